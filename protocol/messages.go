@@ -1,0 +1,305 @@
+package protocol
+
+// Role is what a worker does for a task.
+type Role string
+
+const (
+	RoleActive  Role = "active"
+	RoleStandby Role = "standby"
+	// RoleGlobal marks one partition of a global table: it is opened, restored and followed
+	// like a task, but belongs to every worker and to no plan.
+	RoleGlobal Role = "global"
+)
+
+// TableKind says who writes the topic behind a table.
+type TableKind string
+
+const (
+	TableChangelog TableKind = "changelog" // written by the task's active only
+	TableSource    TableKind = "source"    // an upstream topic, read-only
+	TableGlobal    TableKind = "global"    // an upstream topic, read-only, every partition everywhere
+)
+
+// Software names one side of the connection in logs.
+type Software struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Language string `json:"language,omitempty"`
+}
+
+// Window is a pair of byte counts: for the whole connection and for each stream.
+type Window struct {
+	Connection int64 `json:"connection"`
+	Stream     int64 `json:"stream"`
+}
+
+// Table declares a table of a set. Exactly one of Changelog and SourceTopic may be given;
+// with neither, the changelog is "<group>-<name>-changelog".
+type Table struct {
+	Name        string `json:"name"`
+	Changelog   string `json:"changelog,omitempty"`
+	SourceTopic string `json:"source_topic,omitempty"`
+}
+
+// Set declares source topics that are read together, and the tables kept with them.
+type Set struct {
+	Name    string   `json:"name"`
+	Sources []string `json:"sources"`
+	Tables  []Table  `json:"tables,omitempty"`
+}
+
+// Global declares a read-only table of which the worker holds every partition.
+type Global struct {
+	Name  string `json:"name"`
+	Topic string `json:"topic"`
+}
+
+// Hello is the worker's first message.
+type Hello struct {
+	ID       int64    `json:"id"`
+	Versions []int    `json:"versions"` // protocol versions spoken, newest first
+	Client   Software `json:"client"`
+	Features []string `json:"features,omitempty"`
+	MaxFrame int64    `json:"max_frame"` // largest frame that the worker accepts, in bytes
+	Credit   Window   `json:"credit"`    // initial limits for what the sidecar sends
+	Group    string   `json:"group,omitempty"`
+	Sets     []Set    `json:"sets,omitempty"`
+	Globals  []Global `json:"globals,omitempty"`
+	Outputs  []string `json:"outputs,omitempty"`
+	Replicas *int     `json:"replicas,omitempty"`
+	Address  string   `json:"address,omitempty"`
+	Resume   string   `json:"resume,omitempty"` // reserved
+}
+
+// Limits are the sizes that the sidecar accepts, in bytes.
+type Limits struct {
+	MaxFrame              int64 `json:"max_frame"`
+	MaxControl            int64 `json:"max_control"`
+	MaxCommitBytes        int64 `json:"max_commit_bytes"`
+	MaxOutstandingCommits int   `json:"max_outstanding_commits"` // per task
+}
+
+// Deadlines are in milliseconds.
+type Deadlines struct {
+	Revoke        int64 `json:"revoke_ms"`
+	WorkerGrace   int64 `json:"worker_grace_ms"`
+	MaxProcessing int64 `json:"max_processing_ms"` // 0: no limit
+}
+
+// Welcome answers Hello.
+type Welcome struct {
+	Re        int64     `json:"re"`
+	Version   int       `json:"version"`
+	Session   string    `json:"session"` // names this connection in logs of both sides
+	Sidecar   Software  `json:"sidecar"`
+	Features  []string  `json:"features,omitempty"`
+	Group     string    `json:"group"`
+	Guarantee string    `json:"guarantee"` // at_least_once or exactly_once
+	Limits    Limits    `json:"limits"`
+	Credit    Window    `json:"credit"` // initial limits for what the worker sends
+	Deadlines Deadlines `json:"deadlines"`
+	Resume    string    `json:"resume,omitempty"` // reserved
+}
+
+// SourceStream is a source partition of an assigned task. Position is where its records begin.
+type SourceStream struct {
+	Topic    string `json:"topic"`
+	Stream   uint32 `json:"stream"`
+	Position int64  `json:"position"`
+}
+
+// TableStream is a table partition of an assigned task: restore frames come on the stream,
+// and, for a changelog, writes frames go on it.
+type TableStream struct {
+	Name   string    `json:"name"`
+	Topic  string    `json:"topic"`
+	Kind   TableKind `json:"kind"`
+	Stream uint32    `json:"stream"`
+}
+
+// OutputStream is where writes of this task to an output topic go.
+type OutputStream struct {
+	Topic  string `json:"topic"`
+	Stream uint32 `json:"stream"`
+}
+
+// Assign gives the worker a task under a new epoch. Answer: Opened.
+// Task is "<set>/<partition>"; for a global table "<table>/<partition>" with Role global.
+type Assign struct {
+	ID        int64          `json:"id"`
+	Task      string         `json:"task"`
+	Set       string         `json:"set"`
+	Partition int32          `json:"partition"`
+	Role      Role           `json:"role"`
+	Epoch     uint32         `json:"epoch"`
+	Sources   []SourceStream `json:"sources,omitempty"`
+	Tables    []TableStream  `json:"tables,omitempty"`
+	Outputs   []OutputStream `json:"outputs,omitempty"`
+}
+
+// Opened answers Assign (every table of the task) and Reset (the one table).
+// A nil checkpoint means an empty store.
+type Opened struct {
+	Re          int64              `json:"re"`
+	Task        string             `json:"task"`
+	Epoch       uint32             `json:"epoch"`
+	Checkpoints map[string]*string `json:"checkpoints,omitempty"`
+}
+
+// Restoring tells how far a replay has come. Rate is records per second; Remaining counts offsets to
+// the end (an upper bound of records); ETA is in milliseconds, -1 when not known.
+type Restoring struct {
+	Task      string `json:"task"`
+	Epoch     uint32 `json:"epoch"`
+	Table     string `json:"table"`
+	Records   int64  `json:"records"`
+	Bytes     int64  `json:"bytes"`
+	Rate      int64  `json:"rate"`
+	Remaining int64  `json:"remaining"`
+	ETA       int64  `json:"eta_ms"`
+}
+
+// Restored says that all tables of the task have reached their ends. It travels behind the task's
+// restore frames. Answer: Ready.
+type Restored struct {
+	ID    int64  `json:"id"`
+	Task  string `json:"task"`
+	Epoch uint32 `json:"epoch"`
+}
+
+// Ready answers Restored and Promoted.
+type Ready struct {
+	Re    int64  `json:"re"`
+	Task  string `json:"task"`
+	Epoch uint32 `json:"epoch"`
+}
+
+// Promoted makes a standby the active under a new epoch. Answer: Ready.
+type Promoted struct {
+	ID      int64          `json:"id"`
+	Task    string         `json:"task"`
+	Epoch   uint32         `json:"epoch"`
+	Sources []SourceStream `json:"sources,omitempty"`
+	Tables  []TableStream  `json:"tables,omitempty"`
+	Outputs []OutputStream `json:"outputs,omitempty"`
+}
+
+// Demoted makes an active a standby under a new epoch.
+type Demoted struct {
+	Task   string        `json:"task"`
+	Epoch  uint32        `json:"epoch"`
+	Tables []TableStream `json:"tables,omitempty"`
+}
+
+// Revoke asks for the task back. Answer: Released, within DeadlineMS. Code: rebalance or drain.
+type Revoke struct {
+	ID         int64  `json:"id"`
+	Task       string `json:"task"`
+	Epoch      uint32 `json:"epoch"`
+	DeadlineMS int64  `json:"deadline_ms"`
+	Code       string `json:"code"`
+}
+
+// Released answers Revoke, behind the worker's last commit of the task.
+type Released struct {
+	Re    int64  `json:"re"`
+	Task  string `json:"task"`
+	Epoch uint32 `json:"epoch"`
+}
+
+// Lost ends an epoch at once.
+type Lost struct {
+	Task    string `json:"task"`
+	Epoch   uint32 `json:"epoch"`
+	Code    string `json:"code"`
+	Message string `json:"message,omitempty"`
+}
+
+// Reset asks the worker to wipe one store. Frames from NextOffset follow. Answer: Opened.
+type Reset struct {
+	ID         int64  `json:"id"`
+	Task       string `json:"task"`
+	Epoch      uint32 `json:"epoch"`
+	Table      string `json:"table"`
+	Stream     uint32 `json:"stream"`
+	NextOffset int64  `json:"next_offset"`
+	Code       string `json:"code"`
+	Message    string `json:"message,omitempty"`
+}
+
+// Commit ends a commit whose writes frames (commit id = ID) came directly before it.
+// SourceNext gives, per source topic of the task, the next position to read; a topic that is left out
+// keeps its position; at least one is named.
+type Commit struct {
+	ID         int64            `json:"id"`
+	Task       string           `json:"task"`
+	Epoch      uint32           `json:"epoch"`
+	SourceNext map[string]int64 `json:"source_next"`
+}
+
+// Committed answers Commit: whole in Kafka. Checkpoints holds the new checkpoint of each table written.
+type Committed struct {
+	Re          int64             `json:"re"`
+	Task        string            `json:"task"`
+	Epoch       uint32            `json:"epoch"`
+	Checkpoints map[string]string `json:"checkpoints,omitempty"`
+}
+
+// Aborted answers Commit: nothing of it is or will be visible.
+type Aborted struct {
+	Re      int64  `json:"re"`
+	Task    string `json:"task"`
+	Epoch   uint32 `json:"epoch"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Stale answers Commit: its epoch is over; nothing of it is or will be visible.
+type Stale struct {
+	Re    int64  `json:"re"`
+	Task  string `json:"task"`
+	Epoch uint32 `json:"epoch"`
+}
+
+// Unknown answers Commit: how it ended cannot be told.
+type Unknown struct {
+	Re      int64  `json:"re"`
+	Task    string `json:"task"`
+	Epoch   uint32 `json:"epoch"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Progress restarts the worker's progress clock.
+type Progress struct{}
+
+// Credit gives cumulative limits of data-frame bytes, counted from the start of the connection
+// (Connection) and of each stream. A limit that is left out is unchanged; limits never go down.
+type Credit struct {
+	Connection int64            `json:"connection,omitempty"`
+	Streams    map[uint32]int64 `json:"streams,omitempty"`
+}
+
+// Waiting tells what the sidecar waits for. Code ok: it is there.
+type Waiting struct {
+	Code    string `json:"code"`
+	Message string `json:"message,omitempty"`
+}
+
+// Error refuses a request (Re), or tells the reason of the close that follows.
+// Task, Epoch and Stream name what it is about, when it is about one.
+type Error struct {
+	Re      int64  `json:"re,omitempty"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Task    string `json:"task,omitempty"`
+	Epoch   uint32 `json:"epoch,omitempty"`
+	Stream  uint32 `json:"stream,omitempty"`
+}
+
+// Writes is the data of one commit as it came from the worker: whole writes frames, unparsed.
+type Writes struct {
+	ID     int64
+	Frames [][]byte
+	Bytes  int64
+}
