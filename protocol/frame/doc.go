@@ -24,6 +24,16 @@
 //	   u8  key nulls[(n+7)/8]    flag 32
 //	   key blob | value blob | header blob | checkpoint
 //
-// Flag 2 says that the timestamps are LogAppendTime. A record's part of the header blob is
-// u32 count, then per header: u32 key length, key, i32 value length (-1: null), value.
+// Flag 2 says that the timestamps are LogAppendTime; it needs flag 1. Flags 2 and 4 are refused in
+// writes frames. A record's part of the header blob is empty, or u32 count, then per header: u32 key
+// length, key, i32 value length (-1: null), value.
+//
+// Flow: a Builder collects records into separate columns and Finish puts them together once; Parse
+// checks all of a frame and hands out views into its bytes.
+//
+// INVARIANT: Parse(Finish(records)) gives the same records back, null kept apart from empty.
+// INVARIANT: what Parse accepts can be read to the end without another check; nothing is allocated
+// in proportion to a number that the bytes claim.
+//
+// The package must never import anything but the standard library, nor allocate per record.
 package frame
