@@ -6,23 +6,35 @@
 //
 // Flow: a pump calls Gate.Send, which waits for an open gate and for credit, spends the credit and
 // hands the frame to the connection's queue (Out) in one step. The queue's writer asks Live once
-// more when it takes the frame out, and gives the credit back (Refund) for one that it drops.
+// more when it takes the frame out; it reports a frame that it sends (Written) and gives the credit
+// back for one that it drops (Refund).
+//
+// Senders that wait are served in the order in which they came; one that waits for its own stream
+// or gate does not hold up those behind it. A grant wakes only those that can go.
 //
 // INVARIANT: after Close has returned, no frame enters the queue through this gate, and none that
 // is queued is written after a message that was queued after Close.
 // INVARIANT: spent bytes of a stream or connection pass their limit by at most one frame.
+// INVARIANT: queued bytes of a connection pass the queue's limit by at most one frame, whatever the
+// worker grants.
 package gate
 
 import (
+	"container/list"
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 )
 
 // ErrClosed is returned by Send when the epoch or the connection is over.
 var ErrClosed = errors.New("gate closed")
 
-// Out is the queue of one worker connection. Enqueue never blocks and keeps the frame's bytes.
+// ErrUnknownStream is returned by Send when the stream was never opened, or is forgotten. It is an
+// ErrClosed too.
+var ErrUnknownStream = fmt.Errorf("stream is not open: %w", ErrClosed)
+
+// Out is the queue of one worker connection. Enqueue never blocks, keeps the frame's bytes, and
+// must not call the gate or its credit.
 type Out interface {
 	Enqueue(g *Gate, stream uint32, frame []byte)
 }
@@ -46,19 +58,30 @@ func New(epoch uint32, credit *Credit) *Gate {
 func (g *Gate) Epoch() uint32 { return g.epoch }
 
 // Close shuts the gate for good. Senders that wait return ErrClosed.
-func (g *Gate) Close() { g.set(func() { g.closed = true }) }
+func (g *Gate) Close() {
+	c := g.credit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.closed = true
+	c.fail(func(w *waiter) bool { return w.gate == g }, ErrClosed)
+}
 
 // Pause holds senders back until Resume. Frames already queued still go out.
-func (g *Gate) Pause() { g.set(func() { g.paused = true }) }
-
-// Resume lets senders go on.
-func (g *Gate) Resume() { g.set(func() { g.paused = false }) }
-
-func (g *Gate) set(change func()) {
+func (g *Gate) Pause() {
 	g.credit.mu.Lock()
 	defer g.credit.mu.Unlock()
-	change()
-	g.credit.wake()
+	g.paused = true
+}
+
+// Resume lets senders go on.
+func (g *Gate) Resume() {
+	g.credit.mu.Lock()
+	defer g.credit.mu.Unlock()
+	g.paused = false
+	g.credit.admit()
 }
 
 // Live says whether the gate and its connection are open.
@@ -68,127 +91,55 @@ func (g *Gate) Live() bool {
 	return !g.closed && !g.credit.closed
 }
 
+// waiter is a Send that could not go at once. Its frame is queued by whoever makes room.
+type waiter struct {
+	gate   *Gate
+	stream uint32
+	frame  []byte
+	done   chan error // buffered: nil when the frame was queued
+	at     *list.Element
+}
+
 // Send waits until the gate is open and both the stream and the connection have credit, then queues
 // the frame, which belongs to the queue from then on. Any positive credit permits a frame of any
-// size. It returns ErrClosed when the epoch or the connection ends, or ctx's error.
+// size. It returns ErrClosed when the epoch or the connection ends, or ctx's error; then the frame
+// was not queued.
 func (g *Gate) Send(ctx context.Context, stream uint32, frame []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w, err := g.try(stream, frame)
+	if w == nil {
+		return err
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return g.credit.abandon(w, ctx.Err())
+	}
+}
+
+// try queues the frame when it may go at once; otherwise it returns the waiter.
+func (g *Gate) try(stream uint32, frame []byte) (*waiter, error) {
 	c := g.credit
-	for {
-		c.mu.Lock()
-		if g.closed || c.closed {
-			c.mu.Unlock()
-			return ErrClosed
-		}
-		if !g.paused && c.spend(stream, int64(len(frame))) {
-			c.out.Enqueue(g, stream, frame)
-			c.mu.Unlock()
-			return nil
-		}
-		changed := c.changed
-		c.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.closed || c.closed {
+		return nil, ErrClosed
 	}
-}
-
-// Credit counts what the sidecar has sent on one worker connection against what the worker granted.
-// Limits are cumulative byte counts since the start of the connection or stream, so that a repeated
-// or reordered grant cannot leak.
-type Credit struct {
-	out Out
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change
-	closed  bool
-	conn    account
-	streams map[uint32]*account
-	initial int64 // of a new stream
-}
-
-type account struct{ spent, limit int64 }
-
-// NewCredit makes the ledger of a connection whose queue is out. The limits are those of hello.
-func NewCredit(out Out, connection, stream int64) *Credit {
-	return &Credit{
-		out:     out,
-		changed: make(chan struct{}),
-		conn:    account{limit: connection},
-		streams: map[uint32]*account{},
-		initial: stream,
-	}
-}
-
-// Grant raises limits. A limit lower than the present one is ignored.
-func (c *Credit) Grant(connection int64, streams map[uint32]int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn.limit = max(c.conn.limit, connection)
-	for id, limit := range streams {
-		if a, ok := c.streams[id]; ok {
-			a.limit = max(a.limit, limit)
-		}
-	}
-	c.wake()
-}
-
-// Open registers a stream; Forget removes it when its epoch is over. Grants for unknown streams are
-// ignored: they are late.
-func (c *Credit) Open(stream uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.streams[stream] == nil {
-		c.streams[stream] = &account{limit: c.initial}
-	}
-}
-
-// Forget drops a stream's account.
-func (c *Credit) Forget(stream uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.streams, stream)
-}
-
-// Refund gives back the bytes of a frame that was dropped unsent.
-func (c *Credit) Refund(stream uint32, n int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn.spent -= n
-	if a := c.streams[stream]; a != nil {
-		a.spent -= n
-	}
-	c.wake()
-}
-
-// Close ends every gate of the connection.
-func (c *Credit) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	c.wake()
-}
-
-// Outstanding is how many bytes were sent and not yet granted anew, against the connection's first
-// window: more than zero means that the worker still owes credit.
-func (c *Credit) Outstanding(window int64) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(0, c.conn.spent-(c.conn.limit-window))
-}
-
-func (c *Credit) spend(stream uint32, n int64) bool {
 	a := c.streams[stream]
-	if a == nil || a.spent >= a.limit || c.conn.spent >= c.conn.limit {
-		return false
+	if a == nil {
+		return nil, ErrUnknownStream
 	}
-	a.spent += n
-	c.conn.spent += n
-	return true
-}
-
-func (c *Credit) wake() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	w := &waiter{gate: g, stream: stream, frame: frame}
+	// Whoever still waits cannot go, or admit would have let him: only the own stream has an order
+	// to keep.
+	if a.waiting == 0 && c.open() && c.queue(w, a) {
+		return nil, nil
+	}
+	a.waiting++
+	w.done = make(chan error, 1)
+	w.at = c.waiters.PushBack(w)
+	return w, nil
 }
