@@ -131,6 +131,7 @@ func (c *Credit) queue(w *waiter, a *account) bool {
 	a.spent += n
 	c.conn.spent += n
 	c.queued += n
+	w.gate.noteDelivered(w.frame)
 	c.out.Enqueue(w.gate, w.stream, w.frame)
 	return true
 }

@@ -45,8 +45,9 @@ type Gate struct {
 	credit *Credit
 
 	// Guarded by credit.mu, so that the check and the enqueueing are one step.
-	closed bool
-	paused bool
+	closed    bool
+	paused    bool
+	delivered int64
 }
 
 // New makes an open gate of an epoch on a connection's credit.
