@@ -22,79 +22,79 @@ const (
 
 // Software names one side of the connection in logs.
 type Software struct {
-	Name     string `json:"name"`
-	Version  string `json:"version"`
+	Name     string `json:"name" rule:"nonempty"`
+	Version  string `json:"version" rule:"nonempty"`
 	Language string `json:"language,omitempty"`
 }
 
 // Window is a pair of byte counts: for the whole connection and for each stream.
 type Window struct {
-	Connection int64 `json:"connection"`
-	Stream     int64 `json:"stream"`
+	Connection int64 `json:"connection" rule:"min=1"`
+	Stream     int64 `json:"stream" rule:"min=1"`
 }
 
 // Table declares a table of a set. Exactly one of Changelog and SourceTopic may be given;
 // with neither, the changelog is "<group>-<name>-changelog".
 type Table struct {
-	Name        string `json:"name"`
+	Name        string `json:"name" rule:"nonempty"`
 	Changelog   string `json:"changelog,omitempty"`
 	SourceTopic string `json:"source_topic,omitempty"`
 }
 
 // Set declares source topics that are read together, and the tables kept with them.
 type Set struct {
-	Name    string   `json:"name"`
-	Sources []string `json:"sources"`
+	Name    string   `json:"name" rule:"nonempty"`
+	Sources []string `json:"sources" rule:"nonempty"`
 	Tables  []Table  `json:"tables,omitempty"`
 }
 
 // Global declares a read-only table of which the worker holds every partition.
 type Global struct {
-	Name  string `json:"name"`
-	Topic string `json:"topic"`
+	Name  string `json:"name" rule:"nonempty"`
+	Topic string `json:"topic" rule:"nonempty"`
 }
 
 // Hello is the worker's first message.
 type Hello struct {
-	ID       int64    `json:"id"`
-	Versions []int    `json:"versions"` // protocol versions spoken, newest first
+	ID       int64    `json:"id" rule:"min=1"`
+	Versions []int    `json:"versions" rule:"nonempty"` // protocol versions spoken, newest first
 	Client   Software `json:"client"`
 	Features []string `json:"features,omitempty"`
-	MaxFrame int64    `json:"max_frame"` // largest frame that the worker accepts, in bytes
-	Credit   Window   `json:"credit"`    // initial limits for what the sidecar sends
+	MaxFrame int64    `json:"max_frame" rule:"min=1"` // largest frame that the worker accepts, in bytes
+	Credit   Window   `json:"credit"`                 // initial limits for what the sidecar sends
 	Group    string   `json:"group,omitempty"`
 	Sets     []Set    `json:"sets,omitempty"`
 	Globals  []Global `json:"globals,omitempty"`
-	Outputs  []string `json:"outputs,omitempty"`
-	Replicas *int     `json:"replicas,omitempty"`
+	Outputs  []string `json:"outputs,omitempty" rule:"filled"`
+	Replicas *int     `json:"replicas,omitempty" rule:"min=0"`
 	Address  string   `json:"address,omitempty"`
 	Resume   string   `json:"resume,omitempty"` // reserved
 }
 
 // Limits are the sizes that the sidecar accepts, in bytes.
 type Limits struct {
-	MaxFrame              int64 `json:"max_frame"`
-	MaxControl            int64 `json:"max_control"`
-	MaxCommitBytes        int64 `json:"max_commit_bytes"`
-	MaxOutstandingCommits int   `json:"max_outstanding_commits"` // per task
+	MaxFrame              int64 `json:"max_frame" rule:"min=1"`
+	MaxControl            int64 `json:"max_control" rule:"min=1"`
+	MaxCommitBytes        int64 `json:"max_commit_bytes" rule:"min=1"`
+	MaxOutstandingCommits int   `json:"max_outstanding_commits" rule:"min=1"` // per task
 }
 
 // Deadlines are in milliseconds.
 type Deadlines struct {
-	Revoke        int64 `json:"revoke_ms"`
-	WorkerGrace   int64 `json:"worker_grace_ms"`
-	MaxProcessing int64 `json:"max_processing_ms"` // 0: no limit
+	Revoke        int64 `json:"revoke_ms" rule:"min=1"`
+	WorkerGrace   int64 `json:"worker_grace_ms" rule:"min=0"`
+	MaxProcessing int64 `json:"max_processing_ms" rule:"min=0"` // 0: no limit
 }
 
 // Welcome answers Hello.
 type Welcome struct {
-	Re        int64     `json:"re"`
-	Version   int       `json:"version"`
-	Session   string    `json:"session"` // names this connection in logs of both sides
+	Re        int64     `json:"re" rule:"min=1"`
+	Version   int       `json:"version" rule:"min=1"`
+	Session   string    `json:"session" rule:"nonempty"` // names this connection in logs of both sides
 	Sidecar   Software  `json:"sidecar"`
 	Features  []string  `json:"features,omitempty"`
-	Group     string    `json:"group"`
-	Guarantee string    `json:"guarantee"` // at_least_once or exactly_once
+	Group     string    `json:"group" rule:"nonempty"`
+	Guarantee string    `json:"guarantee" rule:"oneof=at_least_once exactly_once"` // at_least_once or exactly_once
 	Limits    Limits    `json:"limits"`
 	Credit    Window    `json:"credit"` // initial limits for what the worker sends
 	Deadlines Deadlines `json:"deadlines"`
@@ -103,35 +103,35 @@ type Welcome struct {
 
 // SourceStream is a source partition of an assigned task. Position is where its records begin.
 type SourceStream struct {
-	Topic    string `json:"topic"`
-	Stream   uint32 `json:"stream"`
-	Position int64  `json:"position"`
+	Topic    string `json:"topic" rule:"nonempty"`
+	Stream   uint32 `json:"stream" rule:"min=1"`
+	Position int64  `json:"position" rule:"min=0"`
 }
 
 // TableStream is a table partition of an assigned task: restore frames come on the stream,
 // and, for a changelog, writes frames go on it.
 type TableStream struct {
-	Name   string    `json:"name"`
-	Topic  string    `json:"topic"`
-	Kind   TableKind `json:"kind"`
-	Stream uint32    `json:"stream"`
+	Name   string    `json:"name" rule:"nonempty"`
+	Topic  string    `json:"topic" rule:"nonempty"`
+	Kind   TableKind `json:"kind" rule:"oneof=changelog source global"`
+	Stream uint32    `json:"stream" rule:"min=1"`
 }
 
 // OutputStream is where writes of this task to an output topic go.
 type OutputStream struct {
-	Topic  string `json:"topic"`
-	Stream uint32 `json:"stream"`
+	Topic  string `json:"topic" rule:"nonempty"`
+	Stream uint32 `json:"stream" rule:"min=1"`
 }
 
 // Assign gives the worker a task under a new epoch. Answer: Opened.
 // Task is "<set>/<partition>"; for a global table "<table>/<partition>" with Role global.
 type Assign struct {
-	ID        int64          `json:"id"`
-	Task      string         `json:"task"`
-	Set       string         `json:"set"`
-	Partition int32          `json:"partition"`
-	Role      Role           `json:"role"`
-	Epoch     uint32         `json:"epoch"`
+	ID        int64          `json:"id" rule:"min=1"`
+	Task      string         `json:"task" rule:"nonempty"`
+	Set       string         `json:"set" rule:"nonempty"`
+	Partition int32          `json:"partition" rule:"min=0"`
+	Role      Role           `json:"role" rule:"oneof=active standby global"`
+	Epoch     uint32         `json:"epoch" rule:"min=1"`
 	Sources   []SourceStream `json:"sources,omitempty"`
 	Tables    []TableStream  `json:"tables,omitempty"`
 	Outputs   []OutputStream `json:"outputs,omitempty"`
@@ -140,45 +140,45 @@ type Assign struct {
 // Opened answers Assign (every table of the task) and Reset (the one table).
 // A nil checkpoint means an empty store.
 type Opened struct {
-	Re          int64              `json:"re"`
-	Task        string             `json:"task"`
-	Epoch       uint32             `json:"epoch"`
+	Re          int64              `json:"re" rule:"min=1"`
+	Task        string             `json:"task" rule:"nonempty"`
+	Epoch       uint32             `json:"epoch" rule:"min=1"`
 	Checkpoints map[string]*string `json:"checkpoints,omitempty"`
 }
 
 // Restoring tells how far a replay has come. Rate is records per second; Remaining counts offsets to
 // the end (an upper bound of records); ETA is in milliseconds, -1 when not known.
 type Restoring struct {
-	Task      string `json:"task"`
-	Epoch     uint32 `json:"epoch"`
-	Table     string `json:"table"`
-	Records   int64  `json:"records"`
-	Bytes     int64  `json:"bytes"`
-	Rate      int64  `json:"rate"`
-	Remaining int64  `json:"remaining"`
-	ETA       int64  `json:"eta_ms"`
+	Task      string `json:"task" rule:"nonempty"`
+	Epoch     uint32 `json:"epoch" rule:"min=1"`
+	Table     string `json:"table" rule:"nonempty"`
+	Records   int64  `json:"records" rule:"min=0"`
+	Bytes     int64  `json:"bytes" rule:"min=0"`
+	Rate      int64  `json:"rate" rule:"min=0"`
+	Remaining int64  `json:"remaining" rule:"min=0"`
+	ETA       int64  `json:"eta_ms" rule:"min=-1"`
 }
 
 // Restored says that all tables of the task have reached their ends. It travels behind the task's
 // restore frames. Answer: Ready.
 type Restored struct {
-	ID    int64  `json:"id"`
-	Task  string `json:"task"`
-	Epoch uint32 `json:"epoch"`
+	ID    int64  `json:"id" rule:"min=1"`
+	Task  string `json:"task" rule:"nonempty"`
+	Epoch uint32 `json:"epoch" rule:"min=1"`
 }
 
 // Ready answers Restored and Promoted.
 type Ready struct {
-	Re    int64  `json:"re"`
-	Task  string `json:"task"`
-	Epoch uint32 `json:"epoch"`
+	Re    int64  `json:"re" rule:"min=1"`
+	Task  string `json:"task" rule:"nonempty"`
+	Epoch uint32 `json:"epoch" rule:"min=1"`
 }
 
 // Promoted makes a standby the active under a new epoch. Answer: Ready.
 type Promoted struct {
-	ID      int64          `json:"id"`
-	Task    string         `json:"task"`
-	Epoch   uint32         `json:"epoch"`
+	ID      int64          `json:"id" rule:"min=1"`
+	Task    string         `json:"task" rule:"nonempty"`
+	Epoch   uint32         `json:"epoch" rule:"min=1"`
 	Sources []SourceStream `json:"sources,omitempty"`
 	Tables  []TableStream  `json:"tables,omitempty"`
 	Outputs []OutputStream `json:"outputs,omitempty"`
@@ -186,44 +186,44 @@ type Promoted struct {
 
 // Demoted makes an active a standby under a new epoch.
 type Demoted struct {
-	Task   string        `json:"task"`
-	Epoch  uint32        `json:"epoch"`
+	Task   string        `json:"task" rule:"nonempty"`
+	Epoch  uint32        `json:"epoch" rule:"min=1"`
 	Tables []TableStream `json:"tables,omitempty"`
 }
 
 // Revoke asks for the task back. Answer: Released, within DeadlineMS. Code: rebalance or drain.
 type Revoke struct {
-	ID         int64  `json:"id"`
-	Task       string `json:"task"`
-	Epoch      uint32 `json:"epoch"`
-	DeadlineMS int64  `json:"deadline_ms"`
-	Code       string `json:"code"`
+	ID         int64  `json:"id" rule:"min=1"`
+	Task       string `json:"task" rule:"nonempty"`
+	Epoch      uint32 `json:"epoch" rule:"min=1"`
+	DeadlineMS int64  `json:"deadline_ms" rule:"min=0"`
+	Code       string `json:"code" rule:"nonempty"`
 }
 
 // Released answers Revoke, behind the worker's last commit of the task.
 type Released struct {
-	Re    int64  `json:"re"`
-	Task  string `json:"task"`
-	Epoch uint32 `json:"epoch"`
+	Re    int64  `json:"re" rule:"min=1"`
+	Task  string `json:"task" rule:"nonempty"`
+	Epoch uint32 `json:"epoch" rule:"min=1"`
 }
 
 // Lost ends an epoch at once.
 type Lost struct {
-	Task    string `json:"task"`
-	Epoch   uint32 `json:"epoch"`
-	Code    string `json:"code"`
+	Task    string `json:"task" rule:"nonempty"`
+	Epoch   uint32 `json:"epoch" rule:"min=1"`
+	Code    string `json:"code" rule:"nonempty"`
 	Message string `json:"message,omitempty"`
 }
 
 // Reset asks the worker to wipe one store. Frames from NextOffset follow. Answer: Opened.
 type Reset struct {
-	ID         int64  `json:"id"`
-	Task       string `json:"task"`
-	Epoch      uint32 `json:"epoch"`
-	Table      string `json:"table"`
-	Stream     uint32 `json:"stream"`
-	NextOffset int64  `json:"next_offset"`
-	Code       string `json:"code"`
+	ID         int64  `json:"id" rule:"min=1"`
+	Task       string `json:"task" rule:"nonempty"`
+	Epoch      uint32 `json:"epoch" rule:"min=1"`
+	Table      string `json:"table" rule:"nonempty"`
+	Stream     uint32 `json:"stream" rule:"min=1"`
+	NextOffset int64  `json:"next_offset" rule:"min=0"`
+	Code       string `json:"code" rule:"nonempty"`
 	Message    string `json:"message,omitempty"`
 }
 
@@ -231,42 +231,42 @@ type Reset struct {
 // SourceNext gives, per source topic of the task, the next position to read; a topic that is left out
 // keeps its position; at least one is named.
 type Commit struct {
-	ID         int64            `json:"id"`
-	Task       string           `json:"task"`
-	Epoch      uint32           `json:"epoch"`
-	SourceNext map[string]int64 `json:"source_next"`
+	ID         int64            `json:"id" rule:"min=1"`
+	Task       string           `json:"task" rule:"nonempty"`
+	Epoch      uint32           `json:"epoch" rule:"min=1"`
+	SourceNext map[string]int64 `json:"source_next" rule:"nonempty min=0"`
 }
 
 // Committed answers Commit: whole in Kafka. Checkpoints holds the new checkpoint of each table written.
 type Committed struct {
-	Re          int64             `json:"re"`
-	Task        string            `json:"task"`
-	Epoch       uint32            `json:"epoch"`
+	Re          int64             `json:"re" rule:"min=1"`
+	Task        string            `json:"task" rule:"nonempty"`
+	Epoch       uint32            `json:"epoch" rule:"min=1"`
 	Checkpoints map[string]string `json:"checkpoints,omitempty"`
 }
 
 // Aborted answers Commit: nothing of it is or will be visible.
 type Aborted struct {
-	Re      int64  `json:"re"`
-	Task    string `json:"task"`
-	Epoch   uint32 `json:"epoch"`
-	Code    string `json:"code"`
+	Re      int64  `json:"re" rule:"min=1"`
+	Task    string `json:"task" rule:"nonempty"`
+	Epoch   uint32 `json:"epoch" rule:"min=1"`
+	Code    string `json:"code" rule:"nonempty"`
 	Message string `json:"message"`
 }
 
 // Stale answers Commit: its epoch is over; nothing of it is or will be visible.
 type Stale struct {
-	Re    int64  `json:"re"`
-	Task  string `json:"task"`
-	Epoch uint32 `json:"epoch"`
+	Re    int64  `json:"re" rule:"min=1"`
+	Task  string `json:"task" rule:"nonempty"`
+	Epoch uint32 `json:"epoch" rule:"min=1"`
 }
 
 // Unknown answers Commit: how it ended cannot be told.
 type Unknown struct {
-	Re      int64  `json:"re"`
-	Task    string `json:"task"`
-	Epoch   uint32 `json:"epoch"`
-	Code    string `json:"code"`
+	Re      int64  `json:"re" rule:"min=1"`
+	Task    string `json:"task" rule:"nonempty"`
+	Epoch   uint32 `json:"epoch" rule:"min=1"`
+	Code    string `json:"code" rule:"nonempty"`
 	Message string `json:"message"`
 }
 
@@ -276,21 +276,21 @@ type Progress struct{}
 // Credit gives cumulative limits of data-frame bytes, counted from the start of the connection
 // (Connection) and of each stream. A limit that is left out is unchanged; limits never go down.
 type Credit struct {
-	Connection int64            `json:"connection,omitempty"`
-	Streams    map[uint32]int64 `json:"streams,omitempty"`
+	Connection int64            `json:"connection,omitempty" rule:"min=0"`
+	Streams    map[uint32]int64 `json:"streams,omitempty" rule:"min=0"`
 }
 
 // Waiting tells what the sidecar waits for. Code ok: it is there.
 type Waiting struct {
-	Code    string `json:"code"`
+	Code    string `json:"code" rule:"nonempty"`
 	Message string `json:"message,omitempty"`
 }
 
 // Error refuses a request (Re), or tells the reason of the close that follows.
 // Task, Epoch and Stream name what it is about, when it is about one.
 type Error struct {
-	Re      int64  `json:"re,omitempty"`
-	Code    string `json:"code"`
+	Re      int64  `json:"re,omitempty" rule:"min=0"`
+	Code    string `json:"code" rule:"nonempty"`
 	Message string `json:"message"`
 	Task    string `json:"task,omitempty"`
 	Epoch   uint32 `json:"epoch,omitempty"`
@@ -302,4 +302,5 @@ type Writes struct {
 	ID     int64
 	Frames [][]byte
 	Bytes  int64
+	Err    *Error // the buffer was dropped, and why; Frames is nil then
 }
