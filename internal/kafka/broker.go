@@ -1,0 +1,144 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// transportTTL is how often the Transport of each broker asks for metadata that we do not use, and
+// the time limit of that request.
+const transportTTL = 30 * time.Second
+
+// broker is one address. It has its own Transport, so that a request goes where we say and to
+// nowhere else, and so that the connections of one broker can be dropped alone.
+type broker struct {
+	client  *Client
+	address string
+
+	mu      sync.Mutex
+	current *pool // nil until used, and after a loss
+}
+
+// pool is one generation of a broker's connections. What the broker offered is forgotten with the
+// connections, because a broker that was away may come back with another version.
+type pool struct {
+	broker    *broker
+	transport *kafkago.Transport
+
+	asking   chan struct{} // held by the one who asks for the versions
+	versions map[int16][2]int16
+}
+
+func (b *broker) pool() *pool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.current == nil {
+		b.current = &pool{broker: b, asking: make(chan struct{}, 1), transport: &kafkago.Transport{
+			Dial:           b.client.dial,
+			DialTimeout:    b.client.cfg.DialTimeout,
+			ClientID:       b.client.cfg.ClientID,
+			MetadataTTL:    transportTTL,
+			MetadataTopics: []string{}, // no topic: nil would mean all of them
+			Context:        b.client.ctx,
+		}}
+	}
+	return b.current
+}
+
+// drop forgets the connections of a pool, unless another caller did already: a broker that went
+// away took all of them along, and each would fail one request.
+func (b *broker) drop(p *pool, why error) {
+	b.mu.Lock()
+	ours := p == nil || b.current == p
+	if p == nil {
+		p = b.current
+	}
+	if ours {
+		b.current = nil
+	}
+	b.mu.Unlock()
+	if ours && p != nil {
+		p.transport.CloseIdleConnections()
+		if why != nil {
+			b.client.cfg.Logger.Debug("connections to a broker dropped", "broker", b.address, "error", why)
+		}
+	}
+}
+
+// send makes one try.
+func (b *broker) send(ctx context.Context, x Exchange) error {
+	p := b.pool()
+	versions, err := p.offered(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := pick(b.address, versions, x)
+	if err != nil {
+		return err
+	}
+	return p.roundTrip(ctx, x, version)
+}
+
+// sendAgain repeats a request whose connection was lost. The first loss has dropped the whole
+// pool, so that the second try dials; the third is for a broker that restarts just then.
+func (b *broker) sendAgain(ctx context.Context, x Exchange) error {
+	for attempt := 0; ; attempt++ {
+		err := b.send(ctx, x)
+		if err == nil || attempt == 2 || !lost(err) || !pause(ctx, attempt-1) {
+			return err
+		}
+	}
+}
+
+// offered asks the broker for its versions once in the life of a pool.
+func (p *pool) offered(ctx context.Context) (map[int16][2]int16, error) {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return nil, &transportError{api: "ApiVersions", address: p.broker.address, err: context.Cause(ctx)}
+	}
+	if p.versions != nil {
+		return p.versions, nil
+	}
+	ask := newMessage(kmsg.NewPtrApiVersionsRequest())
+	if err := p.roundTrip(ctx, ask, 0); err != nil {
+		return nil, err
+	}
+	answer, err := ask.response()
+	if err != nil {
+		return nil, err
+	}
+	resp := answer.(*kmsg.ApiVersionsResponse)
+	if resp.ErrorCode != 0 {
+		return nil, &Error{Code: resp.ErrorCode, What: "asking broker at " + p.broker.address + " for its versions"}
+	}
+	versions := make(map[int16][2]int16, len(resp.ApiKeys))
+	for _, key := range resp.ApiKeys {
+		versions[key.ApiKey] = [2]int16{key.MinVersion, key.MaxVersion}
+	}
+	p.versions = versions
+	return versions, nil
+}
+
+func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
+	client := p.broker.client
+	call := newCall(ctx, x, version, client.correlation.Add(1), client.cfg.ClientID)
+	_, err := p.transport.RoundTrip(ctx, kafkago.TCP(p.broker.address), call)
+	call.settle()
+	if err == nil {
+		return nil
+	}
+	if cause := ended(ctx, err); cause != nil {
+		err = cause
+	}
+	failure := &transportError{api: kmsg.NameForKey(x.Key()), address: p.broker.address, err: err}
+	if connectionFailed(failure) {
+		p.broker.drop(p, failure)
+	}
+	return failure
+}

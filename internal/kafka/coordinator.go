@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CoordinatorKind says what a coordinator coordinates.
+type CoordinatorKind int8
+
+// The kinds, with the numbers of the protocol.
+const (
+	Group       CoordinatorKind = 0
+	Transaction CoordinatorKind = 1
+)
+
+func (k CoordinatorKind) String() string {
+	if k == Transaction {
+		return "transaction"
+	}
+	return "group"
+}
+
+type coordinatorKey struct {
+	kind CoordinatorKind
+	key  string
+}
+
+// Coordinator finds the node that coordinates a group or transactional id. While there is none, as
+// in a cluster whose internal topics are just being made, it asks again until the context ends.
+func (c *Client) Coordinator(ctx context.Context, kind CoordinatorKind, key string) (int32, error) {
+	ctx, end := c.begin(ctx)
+	defer end()
+	return c.coordinator(ctx, kind, key)
+}
+
+func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key string) (int32, error) {
+	at := coordinatorKey{kind, key}
+	c.mu.Lock()
+	node, ok := c.coordinators[at]
+	c.mu.Unlock()
+	if ok {
+		return node, nil
+	}
+	what := fmt.Sprintf("finding the coordinator of %s %s", kind, key)
+	for attempt := 0; ; attempt++ {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorKey, req.CoordinatorType = key, int8(kind)
+		answer, err := c.any(ctx, req)
+		if err != nil {
+			return -1, fmt.Errorf("%s: %w", what, err)
+		}
+		resp := answer.(*kmsg.FindCoordinatorResponse)
+		if resp.ErrorCode == 0 && resp.NodeID >= 0 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.brokers != nil {
+				c.setNode(resp.NodeID, resp.Host, resp.Port)
+				c.coordinators[at] = resp.NodeID
+			}
+			return resp.NodeID, nil
+		}
+		err = &Error{Code: resp.ErrorCode, What: what}
+		if resp.ErrorCode != 0 && !Retriable(err) {
+			return -1, err
+		}
+		if !pause(ctx, attempt) {
+			return -1, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// ForgetCoordinator makes the next request look for the coordinator: to be called on the codes 14,
+// 15 and 16 inside an answer.
+func (c *Client) ForgetCoordinator(kind CoordinatorKind, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.coordinators, coordinatorKey{kind, key})
+}
+
+// ToGroup sends a request to a group's coordinator. When that cannot be reached it is looked for
+// again, until the context ends. The codes inside the answer are the caller's.
+func (c *Client) ToGroup(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error) {
+	return c.toCoordinator(ctx, Group, group, req)
+}
+
+// ToTransaction is ToGroup for a transactional id.
+func (c *Client) ToTransaction(ctx context.Context, id string, req kmsg.Request) (kmsg.Response, error) {
+	return c.toCoordinator(ctx, Transaction, id, req)
+}
+
+func (c *Client) toCoordinator(ctx context.Context, kind CoordinatorKind, key string, req kmsg.Request) (kmsg.Response, error) {
+	ctx, end := c.begin(ctx)
+	defer end()
+	for attempt := 0; ; attempt++ {
+		node, err := c.coordinator(ctx, kind, key)
+		if err != nil {
+			return nil, err
+		}
+		try, cancel := context.WithTimeout(ctx, c.patience(req))
+		resp, err := c.do(try, node, req)
+		cancel()
+		if err == nil || !(connectionFailed(err) || isNoBroker(err)) {
+			return resp, err
+		}
+		c.ForgetCoordinator(kind, key)
+		if !pause(ctx, attempt) {
+			return nil, fmt.Errorf("coordinator of %s %s: %w", kind, key, err)
+		}
+	}
+}
