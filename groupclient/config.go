@@ -1,0 +1,99 @@
+package groupclient
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+// Values of AutoOffsetReset and OnLostPosition.
+const (
+	ResetEarliest = "earliest"
+	ResetLatest   = "latest"
+	ResetNone     = "none" // AutoOffsetReset only
+	ResetFail     = "fail" // OnLostPosition only
+)
+
+// Guarantees that a claim names.
+const (
+	AtLeastOnce = "at_least_once"
+	ExactlyOnce = "exactly_once"
+)
+
+// Config is how a member behaves. Client and Group are required; zero durations take the defaults.
+type Config struct {
+	Client     *kafka.Client
+	Group      string
+	InstanceID string // group.instance.id; empty: a dynamic member
+	Rack       string
+	Address    string // advertised to those who ask where a key is
+
+	SessionTimeout    time.Duration // 10s
+	HeartbeatInterval time.Duration // 500ms
+	RebalanceTimeout  time.Duration // 10s: how long the coordinator waits for members to join again
+
+	AutoOffsetReset string // earliest (default), latest, none
+	OnLostPosition  string // fail (default), earliest, latest
+	Guarantee       string // at_least_once (default), exactly_once
+	Replicas        int
+	AcceptStateLoss bool
+
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.SessionTimeout, 10*time.Second)
+	setDefault(&c.HeartbeatInterval, 500*time.Millisecond)
+	setDefault(&c.RebalanceTimeout, 10*time.Second)
+	setDefault(&c.AutoOffsetReset, ResetEarliest)
+	setDefault(&c.OnLostPosition, ResetFail)
+	setDefault(&c.Guarantee, AtLeastOnce)
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+func setDefault[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// Validate says in one error everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(c.Client == nil, "groupclient: no Kafka client")
+	refuse(c.Group == "", "groupclient: group_id is empty")
+	refuse(c.SessionTimeout < 0 || c.HeartbeatInterval < 0 || c.RebalanceTimeout < 0, "groupclient: a negative time")
+	refuse(c.HeartbeatInterval*3 > c.SessionTimeout,
+		"groupclient: heartbeat_interval %s must be at most a third of session_timeout %s", c.HeartbeatInterval, c.SessionTimeout)
+	refuse(!oneOf(c.AutoOffsetReset, ResetEarliest, ResetLatest, ResetNone),
+		"groupclient: auto_offset_reset %q is not earliest, latest or none", c.AutoOffsetReset)
+	refuse(!oneOf(c.OnLostPosition, ResetFail, ResetEarliest, ResetLatest),
+		"groupclient: on_lost_position %q is not fail, earliest or latest", c.OnLostPosition)
+	refuse(!oneOf(c.Guarantee, AtLeastOnce, ExactlyOnce),
+		"groupclient: processing_guarantee %q is not at_least_once or exactly_once", c.Guarantee)
+	refuse(c.Replicas < 0, "groupclient: num_standby_replicas is %d", c.Replicas)
+	return errors.Join(errs...)
+}
+
+func oneOf(v string, allowed ...string) bool {
+	for _, a := range allowed {
+		if v == a {
+			return true
+		}
+	}
+	return false
+}

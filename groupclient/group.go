@@ -1,0 +1,293 @@
+package groupclient
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+// client is what a group needs of kafka.Client.
+type client interface {
+	Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error)
+	Coordinator(ctx context.Context, kind kafka.CoordinatorKind, key string) (int32, error)
+	ForgetCoordinator(kind kafka.CoordinatorKind, key string)
+	ToTransaction(ctx context.Context, id string, req kmsg.Request) (kmsg.Response, error)
+	Topics(ctx context.Context, names ...string) (map[string]kafka.Topic, error)
+	Refresh(ctx context.Context, names ...string) (map[string]kafka.Topic, error)
+	ListOffsets(ctx context.Context, at int64, committed bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error)
+}
+
+// phase is where Run is. Only Run's goroutine changes it.
+type phase uint8
+
+const (
+	resting phase = iota // not a member, and not asked to be one
+	joining
+	stable
+)
+
+// Group is one membership of one group. Its methods may be called from any goroutine.
+type Group struct {
+	cfg     Config
+	client  client
+	handler Handler
+	log     hclog.Logger
+	poke    chan struct{} // something below mu has changed
+	ended   chan struct{} // closed when Run has returned
+
+	// Of Run's goroutine only.
+	phase    phase
+	nonce    uint64
+	request  *kmsg.JoinGroupRequest // to repeat; nil: build a new one
+	failures int                    // in a row, for pauses
+	reach    reach
+	counts   map[string]int32 // partition counts seen last, by topic
+	next     time.Time        // of the next heartbeat
+	synced   int32            // generation of the last sync; -1: none since the last loss
+
+	mu       sync.Mutex
+	want     *Prepared // nil: not asked to be a member
+	follow   time.Time // a follow-up join is wanted since; zero: none
+	urgent   bool      // the follow-up does not wait for other releases
+	leaving  []chan error
+	identity identity
+	owned    map[Task]*ownedTask
+}
+
+// identity is who we are to the coordinator. Commits use the one that is current when they are sent.
+type identity struct {
+	member      string
+	generation  int32 // -1: no membership
+	incarnation string
+}
+
+// ownedTask is a task from the sync that gave it until its release.
+type ownedTask struct {
+	active   bool  // the last sync gave it to us; false: it has to be revoked
+	taken    bool  // a take-over has succeeded
+	claim    claim // of the take-over
+	sources  []string
+	position map[string]int64 // committed last, by source
+}
+
+// New makes a group. It does nothing until Run and Join.
+func New(cfg Config, handler Handler) (*Group, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return newGroup(cfg, cfg.Client, handler), nil
+}
+
+func newGroup(cfg Config, c client, handler Handler) *Group {
+	cfg = cfg.withDefaults()
+	return &Group{
+		cfg: cfg, client: c, handler: handler, log: cfg.Logger.With("group", cfg.Group),
+		poke: make(chan struct{}, 1), ended: make(chan struct{}),
+		counts: map[string]int32{}, synced: -1,
+		identity: identity{generation: -1, incarnation: newIncarnation()},
+		owned:    map[Task]*ownedTask{},
+	}
+}
+
+// newIncarnation names one life of the member: it is part of claims and of the transactional id.
+func newIncarnation() string {
+	var b [9]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// Incarnation names the current life of this member. It changes with every loss.
+func (g *Group) Incarnation() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.identity.incarnation
+}
+
+// Run is the membership. It serves until ctx ends, and does not leave the group by itself.
+func (g *Group) Run(ctx context.Context) error {
+	defer g.finish()
+	for ctx.Err() == nil {
+		if done := g.takeLeaving(); done != nil {
+			g.leave(ctx, done)
+			continue
+		}
+		switch g.phase {
+		case resting:
+			g.rest(ctx)
+		case joining:
+			g.join(ctx)
+		case stable:
+			g.beat(ctx)
+		}
+	}
+	return nil
+}
+
+func (g *Group) finish() {
+	close(g.ended)
+	for _, done := range g.takeLeaving() {
+		done <- errors.New("the group's loop has ended")
+	}
+}
+
+// rest waits for a Join.
+func (g *Group) rest(ctx context.Context) {
+	g.mu.Lock()
+	wanted := g.want != nil
+	g.mu.Unlock()
+	if wanted {
+		g.phase = joining
+		return
+	}
+	g.pause(ctx, time.Hour)
+}
+
+// pause waits for something to do, at most d.
+func (g *Group) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-g.poke:
+	}
+}
+
+func (g *Group) wake() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Join makes Run join, or join again, with this subscription. Nothing happens when it is what the
+// group has joined with already.
+func (g *Group) Join(p Prepared) {
+	g.mu.Lock()
+	changed := g.want == nil || !sameSubscription(*g.want, p)
+	if changed {
+		g.want = &p
+		g.follow, g.urgent = time.Now(), true
+		g.dropUndeclared(p)
+	}
+	g.mu.Unlock()
+	if changed {
+		g.wake()
+	}
+}
+
+func sameSubscription(a, b Prepared) bool {
+	return reflect.DeepEqual(a.Sets, b.Sets) && reflect.DeepEqual(a.Globals, b.Globals)
+}
+
+// dropUndeclared lets go of tasks whose set the new subscription does not have.
+func (g *Group) dropUndeclared(p Prepared) {
+	maps.DeleteFunc(g.owned, func(t Task, _ *ownedTask) bool {
+		return !slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return s.Name == t.Set })
+	})
+}
+
+// Release lets go of tasks: the next JoinGroup does not claim them, and a follow-up join is made.
+// There is no call that adds claims: whatever a sync gave is claimed until it is released or lost.
+func (g *Group) Release(tasks ...Task) {
+	g.mu.Lock()
+	changed := false
+	for _, t := range tasks {
+		if _, ok := g.owned[t]; ok {
+			delete(g.owned, t)
+			changed = true
+		}
+	}
+	if changed && g.follow.IsZero() {
+		g.follow = time.Now()
+	}
+	g.mu.Unlock()
+	if changed {
+		g.wake()
+	}
+}
+
+// Owned are the tasks that a JoinGroup would claim now.
+func (g *Group) Owned() []Task {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(g.owned), compareTasks)
+}
+
+// Leave leaves the group and lets go of everything. It returns when the coordinator has answered or
+// ctx has ended. A Join may follow.
+func (g *Group) Leave(ctx context.Context) error {
+	done := make(chan error, 1)
+	g.mu.Lock()
+	g.want = nil
+	g.leaving = append(g.leaving, done)
+	g.mu.Unlock()
+	g.wake()
+	select {
+	case err := <-done:
+		return err
+	case <-g.ended:
+		return fmt.Errorf("leaving group %q: the group's loop has ended", g.cfg.Group)
+	case <-ctx.Done():
+		return fmt.Errorf("leaving group %q: %w", g.cfg.Group, ctx.Err())
+	}
+}
+
+func (g *Group) takeLeaving() []chan error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	leaving := g.leaving
+	g.leaving = nil
+	return leaving
+}
+
+// interrupted: Leave wants the loop, so a long request is given up.
+func (g *Group) interrupted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.leaving) > 0
+}
+
+// lose ends the membership and with it every task.
+// INVARIANT: after a loss nothing is claimed and no commit of a lost task is sent.
+func (g *Group) lose(err error, forgetMember bool) {
+	g.mu.Lock()
+	member := g.identity.member
+	if forgetMember {
+		member = ""
+	}
+	had := g.identity.generation >= 0
+	g.identity = identity{member: member, generation: -1, incarnation: newIncarnation()}
+	clear(g.owned)
+	g.mu.Unlock()
+	g.request, g.synced = nil, -1
+	g.phase = joining
+	if had {
+		g.log.Warn("membership lost", "error", err)
+		g.handler.Lost(codeFenced, err)
+	}
+}
+
+// refuse rests until the next Join.
+func (g *Group) refuse(err error) {
+	g.mu.Lock()
+	g.want = nil
+	g.follow = time.Time{}
+	g.mu.Unlock()
+	g.request = nil
+	g.phase = resting
+	g.log.Error("kafka refuses the group", "error", err)
+	g.handler.Fatal(err)
+}

@@ -1,0 +1,184 @@
+package groupclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+const (
+	protocolType = "consumer"
+	protocolName = "pillion"
+
+	coordinatorOf = kafka.Group
+	// tooLargePause is how long the group rests when its record does not fit.
+	tooLargePause = 5 * time.Second
+)
+
+// join is one JoinGroup, and the SyncGroup that follows its success.
+func (g *Group) join(ctx context.Context) {
+	if !g.wanted() {
+		g.phase = resting
+		return
+	}
+	if g.request == nil {
+		g.request = g.buildJoin()
+	}
+	waiting := fmt.Sprintf("group %q is rebalancing: waiting for its other members (one that died is waited for until its session of up to %s ends)",
+		g.cfg.Group, g.cfg.SessionTimeout)
+	answer, err := g.long(ctx, g.request, waiting)
+	if err != nil {
+		g.unanswered(ctx, err)
+		return
+	}
+	resp := answer.(*kmsg.JoinGroupResponse)
+	if resp.ErrorCode == 79 { // MEMBER_ID_REQUIRED
+		g.takeID(resp.MemberID)
+		return
+	}
+	if resp.ErrorCode != 0 {
+		g.obey(ctx, resp.ErrorCode, onJoin)
+		return
+	}
+	g.failures = 0
+	g.joined(resp)
+	g.sync(ctx, resp)
+}
+
+func (g *Group) wanted() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.want != nil
+}
+
+// unanswered is a request without an answer: of a broker that cannot be used, or one that went away.
+func (g *Group) unanswered(ctx context.Context, err error) {
+	var version *kafka.VersionError
+	switch {
+	case errors.As(err, &version):
+		g.refuse(version)
+	case errors.Is(err, errInterrupted), errors.Is(err, errMoved), ctx.Err() != nil:
+	default:
+		g.again(ctx)
+	}
+}
+
+// takeID repeats the JoinGroup with the member id that the coordinator has given.
+func (g *Group) takeID(member string) {
+	g.mu.Lock()
+	g.identity.member = member
+	g.mu.Unlock()
+	g.request.MemberID = member
+}
+
+// joined notes who we are in the new generation. Commits go on with the generation of the last sync
+// until this one is synced.
+func (g *Group) joined(resp *kmsg.JoinGroupResponse) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.identity.member = resp.MemberID
+}
+
+// sync is the SyncGroup of a generation; the leader plans before.
+func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
+	leader := joined.LeaderID == joined.MemberID && !joined.SkipAssignment
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Group = g.cfg.Group
+	req.Generation = joined.Generation
+	req.MemberID = joined.MemberID
+	req.InstanceID = g.instance()
+	req.ProtocolType = kmsg.StringPtr(protocolType)
+	req.Protocol = kmsg.StringPtr(protocolName)
+	var warnings []string
+	if leader && len(joined.Members) > 0 {
+		var err error
+		if req.GroupAssignment, warnings, err = g.plan(ctx, joined); err != nil {
+			g.log.Error("no plan for this generation", "generation", joined.Generation, "error", err)
+			g.request = nil
+			g.again(ctx)
+			return
+		}
+	}
+	waiting := fmt.Sprintf("group %q is rebalancing: waiting for the plan of its leader %q", g.cfg.Group, joined.LeaderID)
+	answer, err := g.long(ctx, req, waiting)
+	// From here on a JoinGroup is a new one: its claims are those of this moment.
+	if err != nil {
+		g.request = nil
+		g.unanswered(ctx, err)
+		return
+	}
+	resp := answer.(*kmsg.SyncGroupResponse)
+	if resp.ErrorCode != 0 {
+		g.request = nil
+		g.obey(ctx, resp.ErrorCode, onSync)
+		return
+	}
+	g.settle(ctx, joined, resp.MemberAssignment, leader, warnings)
+}
+
+// obey does what the table says about a code of JoinGroup, SyncGroup or Heartbeat.
+func (g *Group) obey(ctx context.Context, code int16, on request) {
+	err := codeError(code, on, g.cfg.Group)
+	switch ruleOf(code, on) {
+	case ruleRetry:
+		g.again(ctx)
+	case ruleFindCoordinator:
+		g.client.ForgetCoordinator(coordinatorOf, g.cfg.Group)
+		g.again(ctx)
+	case ruleRejoin:
+		g.rejoin()
+		if code == 14 || code == 15 || code == 16 {
+			g.client.ForgetCoordinator(coordinatorOf, g.cfg.Group)
+			g.again(ctx)
+		}
+	case ruleNewID:
+		g.lose(err, true)
+	case ruleLost:
+		g.lose(err, false)
+	case ruleBackOff:
+		g.tooLarge(ctx)
+	case ruleFenced:
+		g.lose(err, true)
+		g.refuse(err)
+	default:
+		g.lose(err, true)
+		g.refuse(err)
+	}
+}
+
+// rejoin builds a new JoinGroup, still claiming what is owned.
+func (g *Group) rejoin() {
+	g.request = nil
+	if g.phase == stable {
+		g.handler.Rebalancing()
+	}
+	g.phase = joining
+}
+
+// tooLarge is the answer -1 to SyncGroup: the group's record passes the limit of
+// __consumer_offsets, and every member got the same.
+func (g *Group) tooLarge(ctx context.Context) {
+	g.rejoin()
+	g.tell(codeKafkaRefused, fmt.Sprintf("kafka cannot store the plan of group %q: most likely it is larger than a record of __consumer_offsets may be; "+
+		"raise message.max.bytes of the brokers (8388608), or set offsets.topic.compression.codec=1; trying again", g.cfg.Group))
+	g.waitOut(ctx, tooLargePause)
+}
+
+// waitOut waits the whole time, whatever pokes, but for a Leave.
+func (g *Group) waitOut(ctx context.Context, d time.Duration) {
+	for end := time.Now().Add(d); time.Until(end) > 0 && ctx.Err() == nil && !g.interrupted(); {
+		g.pause(ctx, time.Until(end))
+	}
+}
+
+func (g *Group) instance() *string {
+	if g.cfg.InstanceID == "" {
+		return nil
+	}
+	return &g.cfg.InstanceID
+}
