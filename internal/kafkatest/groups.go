@@ -24,36 +24,39 @@ func CommittedOffsets(t testing.TB, addrs []string, group string) map[TopicParti
 	t.Helper()
 	out := map[TopicPartition]CommittedOffset{}
 	with(t, "fetch the offsets of group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		clear(out)
-		req := kmsg.NewPtrOffsetFetchRequest()
-		rg := kmsg.NewOffsetFetchRequestGroup()
-		req.Group, rg.Group = group, group // one of them is sent, by version
-		req.Groups = append(req.Groups, rg)
-		res, err := req.RequestWith(ctx, cl)
-		if err != nil {
+		return settled(ctx, func() error { return fetchOffsets(ctx, cl, group, out) })
+	}, byName())
+	return out
+}
+
+func fetchOffsets(ctx context.Context, cl *kgo.Client, group string, out map[TopicPartition]CommittedOffset) error {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	rg := kmsg.NewOffsetFetchRequestGroup()
+	req.Group, rg.Group = group, group // one of them is sent, by version
+	req.Groups = append(req.Groups, rg)
+	res, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return err
+	}
+	if err := ignoreUnknownGroup(codeError(res.ErrorCode, nil)); err != nil {
+		return err
+	}
+	for _, t := range res.Topics {
+		for _, p := range t.Partitions {
+			put(out, t.Topic, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
+		}
+	}
+	for _, g := range res.Groups {
+		if err := ignoreUnknownGroup(codeError(g.ErrorCode, nil)); err != nil {
 			return err
 		}
-		if err := ignoreUnknownGroup(codeError(res.ErrorCode, nil)); err != nil {
-			return err
-		}
-		for _, t := range res.Topics {
+		for _, t := range g.Topics {
 			for _, p := range t.Partitions {
 				put(out, t.Topic, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
 			}
 		}
-		for _, g := range res.Groups {
-			if err := ignoreUnknownGroup(codeError(g.ErrorCode, nil)); err != nil {
-				return err
-			}
-			for _, t := range g.Topics {
-				for _, p := range t.Partitions {
-					put(out, t.Topic, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
-				}
-			}
-		}
-		return nil
-	}, byName())
-	return out
+	}
+	return nil
 }
 
 func put(out map[TopicPartition]CommittedOffset, topic string, partition int32, offset int64, epoch int32, text *string) {
@@ -91,9 +94,11 @@ type GroupMember struct {
 func GroupState(t testing.TB, addrs []string, group string) Group {
 	t.Helper()
 	var out Group
-	with(t, "describe group "+group, addrs, func(ctx context.Context, cl *kgo.Client) (err error) {
-		out, err = describeGroup(ctx, cl, group)
-		return err
+	with(t, "describe group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
+		return settled(ctx, func() (err error) {
+			out, err = describeGroup(ctx, cl, group)
+			return err
+		})
 	})
 	return out
 }
@@ -103,8 +108,11 @@ func WaitGroup(t testing.TB, addrs []string, group string, done func(Group) bool
 	t.Helper()
 	var out Group
 	with(t, "wait for group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		return again(ctx, "wait", func() (_ bool, err error) {
-			out, err = describeGroup(ctx, cl, group)
+		return again(ctx, "wait", func() (bool, error) {
+			err := settled(ctx, func() (err error) {
+				out, err = describeGroup(ctx, cl, group)
+				return err
+			})
 			return err == nil && done(out), err
 		})
 	})
@@ -155,17 +163,31 @@ func CommitOffsets(t testing.TB, addrs []string, group string, offsets map[Topic
 			rt.Topic, rt.Partitions = tp.Topic, append(rt.Partitions, p)
 			req.Topics = append(req.Topics, rt)
 		}
-		res, err := req.RequestWith(ctx, cl)
-		if err != nil {
-			return err
-		}
-		for _, t := range res.Topics {
-			for _, p := range t.Partitions {
-				if err := codeError(p.ErrorCode, nil); err != nil {
-					return err
+		return settled(ctx, func() error {
+			res, err := req.RequestWith(ctx, cl)
+			if err != nil {
+				return err
+			}
+			for _, t := range res.Topics {
+				for _, p := range t.Partitions {
+					if err := codeError(p.ErrorCode, nil); err != nil {
+						return err
+					}
 				}
 			}
-		}
-		return nil
+			return nil
+		})
 	}, byName())
+}
+
+// settled repeats fn while the coordinator is not there yet: a broker that has
+// just started, or a group that has just moved.
+func settled(ctx context.Context, fn func() error) error {
+	return again(ctx, "wait for the coordinator", func() (bool, error) {
+		err := fn()
+		if errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
