@@ -1,0 +1,192 @@
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pillion/pillion/internal/gate"
+)
+
+// carryOut does one effect. Nothing here blocks.
+func (r *Runner) carryOut(ctx context.Context, e Effect) {
+	switch e := e.(type) {
+	case Send:
+		if c := r.conns[e.Conn]; c != nil {
+			c.Send(e.Message)
+		}
+	case SendInStream:
+		if c, l := r.conns[e.Conn], r.lanes[e.Stream]; c != nil && l != nil {
+			c.SendInStream(l.gate, e.Message)
+		}
+	case CloseConn:
+		if c := r.conns[e.Conn]; c != nil {
+			c.Close(e.Code, e.Reason)
+		}
+	case FreeWrites:
+		if c := r.conns[e.Conn]; c != nil {
+			c.CommitDone(e.Writes)
+		}
+	case OpenStream, CloseStream, ForgetStream, PauseStream, ResumeStream, StartRestore, StartFeed:
+		r.carryOutStream(e)
+	case Stop:
+		r.stopped, r.failure = true, e.Err
+	case Log:
+		r.logLine(e)
+	default:
+		r.carryOutKafka(ctx, e)
+	}
+}
+
+func (r *Runner) carryOutStream(e Effect) {
+	switch e := e.(type) {
+	case OpenStream:
+		if c := r.conns[e.Conn]; c != nil {
+			c.OpenStream(e.Stream, e.Writable)
+			r.setLane(e.Stream, &lane{conn: e.Conn, epoch: e.Epoch, gate: gate.New(e.Epoch, c.Credit())})
+		}
+	case CloseStream:
+		r.closeLane(e.Stream)
+	case ForgetStream:
+		r.closeLane(e.Stream)
+		if l := r.lanes[e.Stream]; l != nil {
+			if c := r.conns[l.conn]; c != nil {
+				c.CloseStream(e.Stream)
+			}
+			delete(r.lanes, e.Stream)
+			r.gates.Delete(e.Stream)
+		}
+	case PauseStream:
+		if l := r.lanes[e.Stream]; l != nil {
+			l.gate.Pause()
+		}
+	case ResumeStream:
+		if l := r.lanes[e.Stream]; l != nil {
+			l.gate.Resume()
+		}
+	case StartRestore:
+		if l := r.openLane(e.Table.Stream); l != nil {
+			l.stop = r.ports.Restorer.Start(e, l.gate)
+		}
+	case StartFeed:
+		if l := r.openLane(e.Source.Stream); l != nil {
+			if e.Paused {
+				l.gate.Pause()
+			}
+			l.stop = r.ports.Feeder.Start(e, l.gate)
+		}
+	}
+}
+
+// openLane gives the stream's lane with an open gate: a reset closed the one before.
+func (r *Runner) openLane(stream uint32) *lane {
+	l := r.lanes[stream]
+	if l == nil {
+		return nil
+	}
+	c := r.conns[l.conn]
+	if c == nil {
+		return nil
+	}
+	if l.stop != nil || !l.gate.Live() {
+		r.closeLane(stream)
+		l.gate = gate.New(l.epoch, c.Credit())
+		r.setLane(stream, l)
+	}
+	return l
+}
+
+func (r *Runner) setLane(stream uint32, l *lane) {
+	r.lanes[stream] = l
+	r.gates.Store(stream, l.gate)
+}
+
+// closeLane shuts the gate first, so that no frame goes out after what follows.
+func (r *Runner) closeLane(stream uint32) {
+	l := r.lanes[stream]
+	if l == nil {
+		return
+	}
+	l.gate.Close()
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+}
+
+func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
+	g := r.ports.Group
+	switch e := e.(type) {
+	case JoinGroup:
+		g.Join(e.Prepared)
+	case SetOwned:
+		g.SetOwned(e.Tasks)
+	case ReleaseTasks:
+		g.Release(e.Tasks)
+	case Prepare:
+		r.beside(func() Event { return r.prepare(ctx, e) })
+	case TakeOverTask:
+		r.beside(func() Event {
+			took, err := g.TakeOver(ctx, e.Task)
+			return TookOver{Task: e.Task, Op: e.Op, Result: resultOf(err), TakeOver: took}
+		})
+	case CommitPositions:
+		r.beside(func() Event {
+			err := g.Commit(ctx, e.Task, e.Next)
+			return PositionsCommitted{Task: e.Task, Op: e.Op, Result: resultOf(err)}
+		})
+	case WriteRelease:
+		r.beside(func() Event {
+			err := g.CommitReleased(ctx, e.Task, e.Next)
+			return ReleaseWritten{Task: e.Task, Op: e.Op, Result: resultOf(err)}
+		})
+	case LeaveGroup:
+		r.beside(func() Event {
+			if err := g.Leave(ctx); err != nil {
+				r.log.Warn("leaving the group failed, the session timeout will end the membership", "error", err)
+			}
+			return Left{}
+		})
+	case Produce:
+		r.beside(func() Event {
+			points, err := r.ports.Producer.Produce(ctx, e.Writes)
+			return Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Checkpoints: points}
+		})
+	default:
+		panic(fmt.Sprintf("session: effect %T is not carried out", e))
+	}
+}
+
+func (r *Runner) prepare(ctx context.Context, e Prepare) Event {
+	p, err := r.ports.Group.Prepare(ctx, r.machine.cfg.Group, e.Hello)
+	res := resultOf(err)
+	switch res.Outcome {
+	case OK:
+		return PreparedOK{Conn: e.Conn, Prepared: p}
+	case Refused:
+		return PrepareFailed{Conn: e.Conn, Code: res.Code, Message: res.Message}
+	default:
+		return PrepareFailed{Conn: e.Conn, Code: "kafka_unreachable", Message: res.Message, Retry: true}
+	}
+}
+
+// beside runs a step of Kafka; its outcome comes back as an event.
+func (r *Runner) beside(step func() Event) {
+	r.steps.Add(1)
+	go func() {
+		defer r.steps.Done()
+		r.Post(step())
+	}()
+}
+
+func (r *Runner) logLine(e Log) {
+	switch e.Level {
+	case "debug":
+		r.log.Debug(e.Message, e.Args...)
+	case "info":
+		r.log.Info(e.Message, e.Args...)
+	case "warn":
+		r.log.Warn(e.Message, e.Args...)
+	default:
+		r.log.Error(e.Message, e.Args...)
+	}
+}

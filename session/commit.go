@@ -1,0 +1,181 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/pillion/pillion/protocol"
+)
+
+// commitReceived queues a commit that has arrived whole. Nothing of it began before.
+func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.Writes, delivered map[string]int64) error {
+	t := m.byWireName(msg.Task)
+	if t == nil || t.epoch != msg.Epoch || !t.open() || t.conn != conn {
+		m.send(protocol.Stale{Re: msg.ID, Task: msg.Task, Epoch: msg.Epoch})
+		m.free(conn, w)
+		return nil
+	}
+	if t.id.Global || (t.state != Running && t.state != Revoking) {
+		m.refuse(msg.ID, protocol.CodeNotAllowed, "no commit is possible before the records of the task flow", t)
+		m.free(conn, w)
+		return nil
+	}
+	c := &commit{conn: conn, msg: msg, writes: w, delivered: delivered}
+	if w != nil {
+		c.dest = t.destinations(w)
+	}
+	if len(t.commits) >= m.cfg.Limits.MaxOutstandingCommits {
+		c.refuse = &Result{Outcome: Refused, Code: protocol.CodeTooManyCommits, Message: fmt.Sprintf(
+			"more than %d commits are outstanding for task %s: wait for an answer first",
+			m.cfg.Limits.MaxOutstandingCommits, msg.Task)}
+	}
+	if w != nil && w.Err != nil {
+		c.refuse = &Result{Outcome: Refused, Code: w.Err.Code, Message: w.Err.Message}
+	}
+	t.commits = append(t.commits, c)
+	return nil
+}
+
+// startCommit begins the first commit in the queue, or its next step. It reports whether it did anything.
+func (m *Machine) startCommit(t *task) bool {
+	if len(t.commits) == 0 {
+		return false
+	}
+	c := t.commits[0]
+	if c.op != 0 || c.waitsSync || m.now.Before(c.retryAt) {
+		return false
+	}
+	if c.refuse == nil && c.next == nil {
+		c.refuse = m.checkPositions(t, c)
+	}
+	if c.refuse != nil {
+		m.failCommits(t, *c.refuse)
+		return true
+	}
+	c.op = m.nextOp()
+	if !c.produced && len(c.dest) > 0 {
+		m.do(Produce{Task: t.id, Op: c.op, Writes: c.dest})
+		return true
+	}
+	c.produced = true
+	m.do(CommitPositions{Task: t.id, Op: c.op, Next: c.next})
+	return true
+}
+
+// checkPositions: a position never goes back, nor past what was delivered.
+func (m *Machine) checkPositions(t *task, c *commit) *Result {
+	bad := func(format string, args ...any) *Result {
+		return &Result{Outcome: Refused, Code: protocol.CodeBadPosition, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(c.msg.SourceNext) == 0 {
+		return bad("commit %d of task %s names no source position: repeat the last one when it is unchanged", c.msg.ID, t.id)
+	}
+	next := maps.Clone(t.positions)
+	for topic, offset := range c.msg.SourceNext {
+		from, ok := t.positions[topic]
+		if !ok {
+			return bad("commit %d names %s, which is no source of task %s", c.msg.ID, topic, t.id)
+		}
+		if offset < from {
+			return bad("commit %d takes %s of task %s back from %d to %d", c.msg.ID, topic, t.id, from, offset)
+		}
+		if limit := max(from, c.delivered[topic]); offset > limit {
+			return bad("commit %d puts %s of task %s at %d, but only what is before %d was delivered",
+				c.msg.ID, topic, t.id, offset, limit)
+		}
+		next[topic] = offset
+	}
+	c.next = next
+	return nil
+}
+
+// head finds the commit whose step has ended. A step of a commit that was dropped meanwhile only
+// ends its being in the way.
+func (m *Machine) head(id TaskID, op int64) (*task, *commit) {
+	delete(m.orphans, op)
+	t := m.tasks[id]
+	if t == nil || len(t.commits) == 0 || t.commits[0].op != op {
+		return nil, nil
+	}
+	t.commits[0].op = 0
+	return t, t.commits[0]
+}
+
+func (m *Machine) produced(ev Produced) error {
+	t, c := m.head(ev.Task, ev.Op)
+	if c == nil {
+		return nil
+	}
+	switch ev.Outcome {
+	case OK:
+		c.produced, c.points = true, ev.Checkpoints
+	case Refused:
+		m.failCommits(t, ev.Result)
+	default:
+		m.failCommits(t, Result{Outcome: Unknown, Code: protocol.CodeInternal, Message: ev.Message})
+	}
+	return nil
+}
+
+func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
+	t, c := m.head(ev.Task, ev.Op)
+	if c == nil {
+		return nil
+	}
+	switch ev.Outcome {
+	case OK:
+		t.positions = c.next
+		t.commits = t.commits[1:]
+		m.free(c.conn, c.writes)
+		m.answer(c, protocol.Committed{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch, Checkpoints: c.points})
+	case Rebalancing:
+		c.waitsSync = true // INVARIANT: repeated after the sync while the task is still ours
+	case FencedOut:
+		m.failCommits(t, Result{Outcome: Unknown, Code: protocol.CodeFenced, Message: ev.Message})
+	default:
+		c.retryAt = m.now.Add(m.cfg.RetryDelay)
+	}
+	return nil
+}
+
+// failCommits answers the first commit with why, and all later ones of the epoch alike; the epoch is over.
+func (m *Machine) failCommits(t *task, why Result) {
+	m.log("warn", "commit failed", "task", t.id.String(), "code", why.Code, "error", why.Message)
+	m.dropCommits(t, why)
+	if t.open() {
+		_ = m.fail(t, protocol.CodeCommitFailed, why.Message)
+	}
+}
+
+// dropCommits answers every commit in the queue: the first with why, those behind it, which never
+// began but were built on it, as aborted.
+func (m *Machine) dropCommits(t *task, why Result) {
+	for _, c := range t.commits {
+		id, task, epoch := c.msg.ID, c.msg.Task, c.msg.Epoch
+		if why.Outcome == Unknown {
+			m.answer(c, protocol.Unknown{Re: id, Task: task, Epoch: epoch, Code: why.Code, Message: why.Message})
+		} else {
+			m.answer(c, protocol.Aborted{Re: id, Task: task, Epoch: epoch, Code: why.Code, Message: why.Message})
+		}
+		if c.op != 0 {
+			m.orphans[c.op] = t.id
+		}
+		m.free(c.conn, c.writes)
+		why = Result{Outcome: Refused, Code: protocol.CodeCommitFailed,
+			Message: "an earlier commit of this epoch did not end as committed"}
+	}
+	t.commits = nil
+}
+
+// answer reaches the connection that made the commit, when it is still there.
+func (m *Machine) answer(c *commit, msg protocol.Message) {
+	if m.worker != nil && m.worker.conn == c.conn {
+		m.send(msg)
+	}
+}
+
+func (m *Machine) free(conn ConnID, w *protocol.Writes) {
+	if w != nil {
+		m.do(FreeWrites{Conn: conn, Writes: w})
+	}
+}

@@ -1,0 +1,132 @@
+package session
+
+import "github.com/pillion/pillion/protocol"
+
+// Effect is something that the Runner shall do. Effects are carried out in their order; those that
+// name an answer run beside the loop and come back as that event, with the same Op.
+type Effect any
+
+// To the worker.
+type (
+	// Send a control message; it overtakes data.
+	Send struct {
+		Conn    ConnID
+		Message protocol.Message
+	}
+	// SendInStream sends a message behind the frames queued so far, if Stream's gate is still open.
+	SendInStream struct {
+		Conn    ConnID
+		Stream  uint32
+		Message protocol.Message
+	}
+	// CloseConn closes the connection after everything sent so far.
+	CloseConn struct {
+		Conn   ConnID
+		Code   int
+		Reason string
+	}
+	// OpenStream registers a stream; Writable streams take writes frames.
+	OpenStream struct {
+		Conn     ConnID
+		Stream   uint32
+		Epoch    uint32
+		Writable bool
+	}
+	// CloseStream shuts the gate of a stream and ends its replay or feed. Writes frames of it are
+	// still taken until ForgetStream.
+	CloseStream struct{ Stream uint32 }
+	// ForgetStream removes a stream when its epoch is over.
+	ForgetStream struct{ Stream uint32 }
+	// FreeWrites gives the buffered bytes of a commit back.
+	FreeWrites struct {
+		Conn   ConnID
+		Writes *protocol.Writes
+	}
+)
+
+// To the group.
+type (
+	// Prepare checks the declarations. Answers: PreparedOK, PrepareFailed.
+	Prepare struct {
+		Conn  ConnID
+		Hello protocol.Hello
+	}
+	// JoinGroup subscribes (or subscribes anew). Answer: Assigned.
+	JoinGroup struct{ Prepared Prepared }
+	// SetOwned tells which tasks the next join claims.
+	SetOwned struct{ Tasks []TaskID }
+	// ReleaseTasks lets go of tasks and asks for the follow-up join.
+	ReleaseTasks struct{ Tasks []TaskID }
+	// TakeOverTask reads claims and positions and claims the task. Answer: TookOver.
+	TakeOverTask struct {
+		Task TaskID
+		Op   int64
+	}
+	// CommitPositions commits source positions. Answer: PositionsCommitted.
+	CommitPositions struct {
+		Task TaskID
+		Op   int64
+		Next map[string]int64
+	}
+	// WriteRelease commits the released claim. Answer: ReleaseWritten.
+	WriteRelease struct {
+		Task TaskID
+		Op   int64
+		Next map[string]int64
+	}
+	// LeaveGroup leaves. Answer: Left.
+	LeaveGroup struct{}
+)
+
+// To the data path.
+type (
+	// StartRestore replays a table into a stream. Answers: Reached, ResetNeeded, StreamFailed.
+	StartRestore struct {
+		Conn       ConnID
+		Task       TaskID
+		Epoch      uint32
+		Table      protocol.TableStream
+		Partition  int32
+		Checkpoint string
+		End        int64
+		Follow     bool
+		MaxFrame   int64
+	}
+	// StartFeed sends source records into a stream, from the first when not Paused. Answer: StreamFailed.
+	StartFeed struct {
+		Conn      ConnID
+		Task      TaskID
+		Epoch     uint32
+		Source    protocol.SourceStream
+		Partition int32
+		MaxFrame  int64
+		Paused    bool
+	}
+	// PauseStream and ResumeStream hold the frames of a stream back.
+	PauseStream  struct{ Stream uint32 }
+	ResumeStream struct{ Stream uint32 }
+	// Produce writes the frames of a commit. Answer: Produced.
+	Produce struct {
+		Task   TaskID
+		Op     int64
+		Writes []StreamWrites
+	}
+)
+
+// StreamWrites are the writes frames of one commit that go to one topic. Table is empty for an output.
+type StreamWrites struct {
+	Topic     string
+	Table     string
+	Partition int32 // of a changelog; -1: by key
+	Frames    [][]byte
+}
+
+// Stop ends the Runner. Err is empty after a drain.
+type Stop struct{ Err string }
+
+// Log is one line for the log.
+type Log struct {
+	Level   string // debug, info, warn, error
+	Message string
+	Args    []any
+}

@@ -1,0 +1,222 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pillion/pillion/protocol"
+)
+
+// assigned follows a sync: new tasks are opened, missing ones are revoked, and what waited for the
+// new generation goes on.
+func (m *Machine) assigned(ev Assigned) error {
+	if !m.joined {
+		return nil // of a membership that was left
+	}
+	if m.generation != ev.Generation {
+		m.log("info", "group stable", "generation", ev.Generation, "member", ev.MemberID, "tasks", len(ev.Active))
+	}
+	m.generation, m.member = ev.Generation, ev.MemberID
+	m.quiet()
+	mine := map[TaskID]bool{}
+	for _, id := range ev.Active {
+		mine[id] = true
+		m.give(id)
+	}
+	for _, t := range m.all() {
+		if t.id.Global {
+			continue
+		}
+		t.waitsSync = false
+		for _, c := range t.commits {
+			c.waitsSync = false
+		}
+		if !mine[t.id] {
+			t.again = false
+			if err := m.revoke(t, protocol.CodeRebalance, m.cfg.RevokeTimeout); err != nil {
+				return err
+			}
+		}
+	}
+	m.setOwned()
+	return nil
+}
+
+// give adds a task. A revoke is never taken back: the task is opened anew when it has ended.
+func (m *Machine) give(id TaskID) {
+	if t := m.tasks[id]; t != nil {
+		if t.leavingUs() {
+			t.again = true
+		}
+		return
+	}
+	if m.leaving || m.prepared == nil || m.prepared.set(id.Set) == nil {
+		return
+	}
+	m.tasks[id] = &task{id: id, set: m.prepared.set(id.Set)}
+}
+
+// leavingUs says whether the task is on its way back to the group.
+func (t *task) leavingUs() bool {
+	return t.state == Canceled || t.state == Revoking || t.state == Finishing || t.state == Releasing
+}
+
+func (m *Machine) setOwned() {
+	owned := make([]TaskID, 0, len(m.tasks))
+	for id := range m.tasks {
+		owned = append(owned, id)
+	}
+	slices.SortFunc(owned, func(a, b TaskID) int {
+		if c := strings.Compare(a.Set, b.Set); c != 0 {
+			return c
+		}
+		return int(a.Partition - b.Partition)
+	})
+	m.do(SetOwned{Tasks: owned})
+}
+
+// revoke asks for a task back. Phase one: its gates close, the worker makes its last commit and
+// releases it. Phase two (finished, released): the release is written and the group may hand it on.
+func (m *Machine) revoke(t *task, code string, within time.Duration) error {
+	if t.leavingUs() {
+		return nil
+	}
+	had := t.open()
+	if err := t.move(onRevoke); err != nil {
+		return err
+	}
+	t.revokeCode = code
+	if !had {
+		return nil
+	}
+	m.closeStreams(t)
+	t.deadline = m.now.Add(within)
+	t.awaiting = m.nextID()
+	m.send(protocol.Revoke{
+		ID: t.awaiting, Task: t.id.String(), Epoch: t.epoch, DeadlineMS: within.Milliseconds(), Code: code,
+	})
+	m.log("info", "task revoked", "task", t.id.String(), "epoch", t.epoch, "code", code)
+	return nil
+}
+
+func (m *Machine) released(msg protocol.Released) error {
+	t := m.living(msg.Task, msg.Epoch)
+	if t == nil {
+		return nil
+	}
+	if t.state != Revoking || msg.Re != t.awaiting {
+		m.refuse(0, protocol.CodeNotAllowed, "released answers no revoke of task "+msg.Task, t)
+		return nil
+	}
+	m.forgetStreams(t)
+	return t.move(onReleased)
+}
+
+// fail ends the epoch of a task that stays ours; it is opened anew when its commits have ended.
+func (m *Machine) fail(t *task, code, message string) error {
+	m.endEpoch(t, code, message)
+	return t.move(onFail)
+}
+
+func (m *Machine) endEpoch(t *task, code, message string) {
+	m.closeStreams(t)
+	m.send(protocol.Lost{Task: t.id.String(), Epoch: t.epoch, Code: code, Message: message})
+	m.forgetStreams(t)
+}
+
+// finished: no commit of the task is open any more.
+func (m *Machine) finished(t *task) error {
+	if err := t.move(onFinished); err != nil {
+		return err
+	}
+	if t.state != Releasing {
+		return nil // failing: parked now, opened anew by settle
+	}
+	m.writeRelease(t)
+	return nil
+}
+
+func (m *Machine) writeRelease(t *task) {
+	if !t.taken {
+		_ = t.move(onWritten)
+		m.gone(t)
+		return
+	}
+	t.op = m.nextOp()
+	m.do(WriteRelease{Task: t.id, Op: t.op, Next: t.positions})
+}
+
+func (m *Machine) releaseWritten(ev ReleaseWritten) error {
+	delete(m.orphans, ev.Op)
+	t := m.tasks[ev.Task]
+	if t == nil || t.op != ev.Op {
+		return nil
+	}
+	t.op = 0
+	switch ev.Outcome {
+	case OK, FencedOut, Refused:
+		if err := t.move(onWritten); err != nil {
+			return err
+		}
+		m.gone(t)
+	case Rebalancing:
+		t.waitsSync = true
+	default:
+		t.retryAt = m.now.Add(m.cfg.RetryDelay)
+	}
+	return nil
+}
+
+// gone hands the task back, or opens it anew when the group gave it to us again meanwhile.
+func (m *Machine) gone(t *task) {
+	delete(m.tasks, t.id)
+	m.log("info", "task released", "task", t.id.String())
+	if t.again && !m.leaving {
+		m.give(t.id)
+		return
+	}
+	if !m.leaving { // leaving says it all
+		m.do(ReleaseTasks{Tasks: []TaskID{t.id}})
+	}
+}
+
+// groupLost: lost is not revoked. Every epoch is over at once and nothing more is committed.
+func (m *Machine) groupLost(code, message string) error {
+	m.log("warn", "membership lost", "generation", m.generation, "code", code, "error", message)
+	m.generation, m.member = 0, ""
+	for _, t := range m.all() {
+		if t.id.Global {
+			continue
+		}
+		m.lose(t, code, message)
+	}
+	m.tasks = map[TaskID]*task{}
+	m.setOwned()
+	return nil
+}
+
+func (m *Machine) lose(t *task, code, message string) {
+	why := Result{Outcome: Refused, Code: code, Message: message}
+	if len(t.commits) > 0 && (t.commits[0].op != 0 || t.commits[0].produced) {
+		why.Outcome = Unknown
+	}
+	m.dropCommits(t, why)
+	if t.open() {
+		m.endEpoch(t, code, message)
+	}
+	if t.op != 0 {
+		m.orphans[t.op] = t.id
+	}
+	_ = t.move(onLost)
+}
+
+func (m *Machine) groupFatal(ev GroupFatal) {
+	m.log("error", "Kafka refuses for good", "code", ev.Code, "error", ev.Message)
+	if m.worker != nil {
+		m.send(protocol.Error{Code: ev.Code, Message: ev.Message})
+		m.do(CloseConn{Conn: m.worker.conn, Code: protocol.CloseKafkaFatal, Reason: ev.Code})
+	}
+	m.stopped = true
+	m.do(Stop{Err: ev.Message})
+}

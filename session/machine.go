@@ -1,0 +1,289 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pillion/pillion/protocol"
+)
+
+// Machine is the pure state of one worker session. It is not safe for concurrent use: the Runner
+// owns it.
+type Machine struct {
+	cfg Config
+	now time.Time
+	out []Effect
+
+	worker   *worker // the newest connection; nil: none
+	prepared *Prepared
+	joined   bool // we are in the group, or on the way
+	member   string
+	// generation is Kafka's; 0 while we are no member.
+	generation int32
+	tasks      map[TaskID]*task
+	globals    map[TaskID]*task
+
+	lastEpoch  uint32
+	lastStream uint32
+	lastID     int64
+	lastOp     int64
+	orphans    map[int64]TaskID // steps of Kafka whose commit was dropped while they ran
+	streams    map[uint32]*task // by stream, of living and ending epochs
+
+	graceUntil time.Time // no worker: leave the group then
+	prepareAt  time.Time // Prepare is tried again then
+	draining   bool
+	drainUntil time.Time
+	leaving    bool // every task is to go, then the membership
+	leaveSent  bool
+	waiting    GroupWaiting
+	stopped    bool
+}
+
+// worker is the newest connection.
+type worker struct {
+	conn       ConnID
+	hello      protocol.Hello
+	prepared   bool
+	globalsOK  bool // all global tables were whole once on this connection
+	lastActive time.Time
+	hung       bool
+}
+
+// NewMachine makes a session without worker and group.
+func NewMachine(cfg Config) (*Machine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Machine{
+		cfg:     cfg,
+		tasks:   map[TaskID]*task{},
+		globals: map[TaskID]*task{},
+		streams: map[uint32]*task{},
+		orphans: map[int64]TaskID{},
+	}, nil
+}
+
+// Step takes one event at a time now. An event that does not fit is an error; nothing has changed then.
+func (m *Machine) Step(now time.Time, ev Event) ([]Effect, error) {
+	m.now, m.out = now, nil
+	if m.stopped {
+		return nil, nil
+	}
+	err := m.handle(ev)
+	if err == nil {
+		err = m.settle()
+	}
+	return m.out, err
+}
+
+func (m *Machine) handle(ev Event) error {
+	switch ev := ev.(type) {
+	case Connected:
+		m.connected(ev)
+	case Received:
+		return m.received(ev)
+	case Disconnected:
+		m.disconnected(ev)
+	case Active:
+		m.active(ev.Conn)
+	case PreparedOK:
+		return m.preparedOK(ev)
+	case PrepareFailed:
+		m.prepareFailed(ev)
+	case Assigned:
+		return m.assigned(ev)
+	case GroupLost:
+		return m.groupLost(ev.Code, ev.Message)
+	case GroupFatal:
+		m.groupFatal(ev)
+	case GroupWaiting:
+		m.groupWaiting(ev)
+	case TookOver:
+		return m.tookOver(ev)
+	case ReleaseWritten:
+		return m.releaseWritten(ev)
+	case Left:
+		m.left()
+	case Produced:
+		return m.produced(ev)
+	case PositionsCommitted:
+		return m.positionsCommitted(ev)
+	case Reached:
+		return m.reached(ev)
+	case ResetNeeded:
+		m.resetNeeded(ev)
+	case ReplayProgress:
+		m.restoring(ev)
+	case StreamFailed:
+		return m.streamFailed(ev)
+	case Drain:
+		return m.drain()
+	case Tick:
+		return m.tick(ev)
+	default:
+		return fmt.Errorf("session: unknown event %T", ev)
+	}
+	return nil
+}
+
+func (m *Machine) do(effects ...Effect) { m.out = append(m.out, effects...) }
+
+func (m *Machine) log(level, message string, args ...any) {
+	m.do(Log{Level: level, Message: message, Args: args})
+}
+
+// send reaches the present worker; without one the message is dropped.
+func (m *Machine) send(msg protocol.Message) {
+	if m.worker != nil {
+		m.do(Send{Conn: m.worker.conn, Message: msg})
+	}
+}
+
+func (m *Machine) nextID() int64 {
+	m.lastID++
+	return m.lastID
+}
+
+func (m *Machine) nextOp() int64 {
+	m.lastOp++
+	return m.lastOp
+}
+
+func (m *Machine) newStream(t *task, writable bool) uint32 {
+	m.lastStream++
+	m.streams[m.lastStream] = t
+	m.do(OpenStream{Conn: t.conn, Stream: m.lastStream, Epoch: t.epoch, Writable: writable})
+	return m.lastStream
+}
+
+// all gives every task and global table in a fixed order, so that the same events give the same effects.
+func (m *Machine) all() []*task {
+	list := slices.Collect(maps.Values(m.tasks))
+	list = slices.AppendSeq(list, maps.Values(m.globals))
+	slices.SortFunc(list, func(a, b *task) int {
+		if a.id.Global != b.id.Global {
+			if a.id.Global {
+				return -1
+			}
+			return 1
+		}
+		if c := strings.Compare(a.id.Set, b.id.Set); c != 0 {
+			return c
+		}
+		return int(a.id.Partition - b.id.Partition)
+	})
+	return list
+}
+
+func (m *Machine) byWireName(name string) *task {
+	for _, t := range m.tasks {
+		if t.id.String() == name {
+			return t
+		}
+	}
+	for _, t := range m.globals {
+		if t.id.String() == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// settle makes every step that the new state allows.
+func (m *Machine) settle() error {
+	for changed := true; changed; {
+		changed = false
+		for _, t := range m.all() {
+			moved, err := m.advance(t)
+			if err != nil {
+				return err
+			}
+			changed = changed || moved
+		}
+	}
+	m.maybeLeave()
+	return nil
+}
+
+// advance makes the one step of a task that waits for nothing more.
+func (m *Machine) advance(t *task) (bool, error) {
+	if m.startCommit(t) {
+		return true, nil
+	}
+	due := !t.waitsSync && !m.now.Before(t.retryAt)
+	switch t.state {
+	case Parked:
+		if due && m.mayOpen(t) {
+			return true, m.open(t)
+		}
+	case Ready:
+		if t.id.Global {
+			return true, m.run(t)
+		}
+		if m.worker != nil && m.worker.globalsOK {
+			return true, m.run(t)
+		}
+	case Failing, Finishing:
+		if len(t.commits) == 0 {
+			return true, m.finished(t)
+		}
+	}
+	return false, nil
+}
+
+// mayOpen: a worker is there with its declarations checked, nothing is on its way out, and no commit
+// of an earlier connection is open.
+func (m *Machine) mayOpen(t *task) bool {
+	w := m.worker
+	if w == nil || !w.prepared || w.hung || m.leaving || m.draining {
+		return false
+	}
+	for _, id := range m.orphans {
+		if id == t.id {
+			return false
+		}
+	}
+	for _, other := range m.tasks {
+		for _, c := range other.commits {
+			if c.conn != w.conn {
+				return false
+			}
+		}
+	}
+	return len(t.commits) == 0
+}
+
+// Deadline is when the machine wants a Tick at the latest; zero: not at all.
+func (m *Machine) Deadline() time.Time {
+	var first time.Time
+	want := func(at time.Time) {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	want(m.drainUntil)
+	if m.worker == nil {
+		want(m.graceUntil)
+	} else {
+		want(m.prepareAt)
+	}
+	if m.worker != nil && !m.worker.hung && m.cfg.MaxProcessing > 0 {
+		want(m.worker.lastActive.Add(m.cfg.MaxProcessing))
+	}
+	for _, t := range m.all() {
+		if t.state == Revoking {
+			want(t.deadline)
+		}
+		if t.retryAt.After(m.now) {
+			want(t.retryAt)
+		}
+		if len(t.commits) > 0 && t.commits[0].retryAt.After(m.now) {
+			want(t.commits[0].retryAt)
+		}
+	}
+	return first
+}

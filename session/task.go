@@ -1,0 +1,135 @@
+package session
+
+import (
+	"time"
+
+	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/protocol/frame"
+)
+
+// task is one task of ours, and what its present epoch has at the worker.
+type task struct {
+	id    TaskID
+	set   *PreparedSet // nil for a global table
+	state State
+
+	again      bool // assigned anew while it is being revoked: opened again after the release
+	revokeCode string
+	retryAt    time.Time // of the next open or release
+	waitsSync  bool      // a step of Kafka waits for the next Assigned
+	op         int64     // the take-over or release under way
+	taken      bool      // positions are known: the claim was written
+	positions  map[string]int64
+	ends       map[string]int64 // per changelog table
+
+	epoch    uint32
+	conn     ConnID
+	sources  []protocol.SourceStream
+	tables   []*table
+	outputs  []protocol.OutputStream
+	awaiting int64     // id of the request that the worker owes an answer to; 0: none
+	deadline time.Time // of a revoke
+
+	commits []*commit // in the order received; the first one is under way
+}
+
+// table is one table partition of an open task.
+type table struct {
+	stream    protocol.TableStream
+	reached   bool
+	resetting int64 // id of the reset that the worker owes an answer to
+}
+
+func (t *task) table(name string) *table {
+	for _, tb := range t.tables {
+		if tb.stream.Name == name {
+			return tb
+		}
+	}
+	return nil
+}
+
+func (t *task) whole() bool {
+	for _, tb := range t.tables {
+		if !tb.reached {
+			return false
+		}
+	}
+	return true
+}
+
+// firstStream is any stream of the epoch; its gate stands for the task's place in the data queue.
+func (t *task) firstStream() uint32 {
+	if len(t.tables) > 0 {
+		return t.tables[0].stream.Stream
+	}
+	return t.sources[0].Stream
+}
+
+// open says whether the worker has the task under a living epoch.
+func (t *task) open() bool { return t.state >= Opening && t.state <= Revoking }
+
+func (t *task) streams() []uint32 {
+	ids := make([]uint32, 0, len(t.tables)+len(t.sources)+len(t.outputs))
+	for _, tb := range t.tables {
+		ids = append(ids, tb.stream.Stream)
+	}
+	for _, s := range t.sources {
+		ids = append(ids, s.Stream)
+	}
+	for _, o := range t.outputs {
+		ids = append(ids, o.Stream)
+	}
+	return ids
+}
+
+// commit is one commit that has arrived whole.
+type commit struct {
+	conn      ConnID
+	msg       protocol.Commit
+	writes    *protocol.Writes
+	dest      []StreamWrites
+	delivered map[string]int64
+	refuse    *Result // decided at arrival, answered in its turn
+	next      map[string]int64
+	op        int64 // the step of Kafka under way; 0: none
+	produced  bool
+	waitsSync bool
+	retryAt   time.Time
+	points    map[string]string // checkpoints by table
+}
+
+// destinations sorts the frames of a commit by where they go. The bridge has refused frames of
+// streams that are not writable.
+func (t *task) destinations(w *protocol.Writes) []StreamWrites {
+	var list []StreamWrites
+	index := map[uint32]int{}
+	for _, f := range w.Frames {
+		h, err := frame.ParseHeader(f)
+		if err != nil {
+			continue // checked by the bridge
+		}
+		i, ok := index[h.Stream]
+		if !ok {
+			i = len(list)
+			index[h.Stream] = i
+			list = append(list, t.destination(h.Stream))
+		}
+		list[i].Frames = append(list[i].Frames, f)
+	}
+	return list
+}
+
+func (t *task) destination(stream uint32) StreamWrites {
+	for _, tb := range t.tables {
+		if tb.stream.Stream == stream {
+			return StreamWrites{Topic: tb.stream.Topic, Table: tb.stream.Name, Partition: t.id.Partition}
+		}
+	}
+	for _, o := range t.outputs {
+		if o.Stream == stream {
+			return StreamWrites{Topic: o.Topic, Partition: -1}
+		}
+	}
+	return StreamWrites{}
+}

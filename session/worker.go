@@ -1,0 +1,273 @@
+package session
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/pillion/pillion/protocol"
+)
+
+// connected: the newest connection wins. Everything of an older one is over; its commits go on to
+// their ends.
+func (m *Machine) connected(ev Connected) {
+	m.workerGone()
+	if m.draining {
+		m.do(CloseConn{Conn: ev.Conn, Code: protocol.CloseDrained, Reason: "the sidecar is draining"})
+		return
+	}
+	if why := m.misdeclared(ev.Hello); why != "" {
+		m.do(Send{Conn: ev.Conn, Message: protocol.Error{
+			Re: ev.Hello.ID, Code: protocol.CodeBadDeclaration, Message: why,
+		}}, CloseConn{Conn: ev.Conn, Code: protocol.CloseRefused, Reason: protocol.CodeBadDeclaration})
+		m.graceUntil = m.now.Add(m.cfg.WorkerGrace)
+		return
+	}
+	m.graceUntil = time.Time{}
+	m.worker = &worker{conn: ev.Conn, hello: ev.Hello, lastActive: m.now}
+	m.send(protocol.Welcome{
+		Re: ev.Hello.ID, Version: 1, Session: fmt.Sprintf("c%d", ev.Conn),
+		Sidecar: protocol.Software{Name: "pillion", Version: m.cfg.Version},
+		Group:   m.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
+		Limits: m.cfg.Limits, Credit: m.cfg.Credit,
+		Deadlines: protocol.Deadlines{
+			Revoke:        m.cfg.RevokeTimeout.Milliseconds(),
+			WorkerGrace:   m.cfg.WorkerGrace.Milliseconds(),
+			MaxProcessing: m.cfg.MaxProcessing.Milliseconds(),
+		},
+	})
+	if m.waiting.Code != "" {
+		m.send(protocol.Waiting{Code: m.waiting.Code, Message: m.waiting.Message})
+	}
+	m.log("info", "worker connected", "client", ev.Hello.Client.Name, "version", ev.Hello.Client.Version)
+	m.do(Prepare{Conn: ev.Conn, Hello: ev.Hello})
+}
+
+func (m *Machine) groupOf(h protocol.Hello) string {
+	if m.cfg.Group != "" {
+		return m.cfg.Group
+	}
+	return h.Group
+}
+
+// misdeclared checks what needs no Kafka.
+func (m *Machine) misdeclared(h protocol.Hello) string {
+	group := m.groupOf(h)
+	if group == "" {
+		return "no group is named: set group_id (--group-id) at the sidecar or group in the worker"
+	}
+	if m.joined && m.prepared != nil && m.prepared.Group != group {
+		return fmt.Sprintf("this sidecar is a member of group %q and cannot also join %q: use one sidecar for one group",
+			m.prepared.Group, group)
+	}
+	names := map[string]bool{}
+	for _, s := range h.Sets {
+		if names[s.Name] {
+			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", s.Name)
+		}
+		names[s.Name] = true
+	}
+	for _, g := range h.Globals {
+		if names[g.Name] {
+			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", g.Name)
+		}
+		names[g.Name] = true
+	}
+	return ""
+}
+
+func (m *Machine) preparedOK(ev PreparedOK) error {
+	w := m.worker
+	if w == nil || w.conn != ev.Conn {
+		return nil
+	}
+	w.prepared = true
+	m.quiet()
+	same := m.prepared != nil && sameDeclarations(*m.prepared, ev.Prepared)
+	m.prepared = &ev.Prepared
+	for _, t := range m.tasks {
+		t.set = m.prepared.set(t.id.Set)
+	}
+	m.globals = map[TaskID]*task{}
+	for _, g := range ev.Prepared.Globals {
+		for p := range g.Partitions {
+			id := TaskID{Set: g.Name, Partition: p, Global: true}
+			m.globals[id] = &task{id: id}
+		}
+	}
+	w.globalsOK = len(m.globals) == 0
+	if err := m.dropUndeclared(); err != nil {
+		return err
+	}
+	if !m.leaving && (!m.joined || !same) { // when we are leaving, left joins again
+		m.joined = true
+		m.do(JoinGroup{Prepared: ev.Prepared})
+	}
+	return nil
+}
+
+// dropUndeclared lets tasks go whose set the new worker does not declare: the next sync takes them.
+func (m *Machine) dropUndeclared() error {
+	for _, t := range m.all() {
+		if !t.id.Global && t.set == nil {
+			if err := m.revoke(t, protocol.CodeRebalance, m.cfg.RevokeTimeout); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func sameDeclarations(a, b Prepared) bool {
+	a.Handle, b.Handle = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+func (m *Machine) prepareFailed(ev PrepareFailed) {
+	if m.worker == nil || m.worker.conn != ev.Conn {
+		return
+	}
+	if ev.Retry {
+		m.groupWaiting(GroupWaiting{Code: ev.Code, Message: ev.Message})
+		m.prepareAt = m.now.Add(m.cfg.RetryDelay)
+		return
+	}
+	m.refuseWorker(ev.Code, ev.Message)
+}
+
+// refuseWorker ends the connection with a sentence that the worker prints.
+func (m *Machine) refuseWorker(code, message string) {
+	w := m.worker
+	if w == nil {
+		return
+	}
+	m.log("error", "worker refused", "code", code, "error", message)
+	m.send(protocol.Error{Code: code, Message: message})
+	m.do(CloseConn{Conn: w.conn, Code: protocol.CloseRefused, Reason: code})
+	m.workerGone()
+}
+
+func (m *Machine) groupWaiting(ev GroupWaiting) {
+	if ev.Code == "" || ev.Code == m.waiting.Code {
+		return
+	}
+	if ev.Code == protocol.CodeOk {
+		m.quiet()
+		return
+	}
+	m.waiting = ev
+	m.log("warn", "waiting", "code", ev.Code, "error", ev.Message)
+	m.send(protocol.Waiting{Code: ev.Code, Message: ev.Message})
+}
+
+// quiet ends a waiting.
+func (m *Machine) quiet() {
+	if m.waiting.Code != "" {
+		m.waiting = GroupWaiting{}
+		m.send(protocol.Waiting{Code: protocol.CodeOk})
+	}
+}
+
+func (m *Machine) disconnected(ev Disconnected) {
+	if m.worker == nil || m.worker.conn != ev.Conn {
+		return
+	}
+	m.log("info", "worker disconnected", "error", ev.Err)
+	m.workerGone()
+}
+
+// workerGone ends every epoch of the connection and starts the grace time.
+func (m *Machine) workerGone() {
+	if m.worker == nil {
+		return
+	}
+	for _, t := range m.all() {
+		m.closeStreams(t)
+		if _, ok := transitions[t.state][onGone]; ok {
+			_ = t.move(onGone)
+		}
+		m.forgetStreams(t)
+	}
+	m.worker = nil
+	m.globals = map[TaskID]*task{}
+	m.graceUntil = m.now.Add(m.cfg.WorkerGrace)
+}
+
+func (m *Machine) closeStreams(t *task) {
+	for _, id := range t.streams() {
+		m.do(CloseStream{Stream: id})
+	}
+}
+
+func (m *Machine) forgetStreams(t *task) {
+	for _, id := range t.streams() {
+		delete(m.streams, id)
+		m.do(ForgetStream{Stream: id})
+	}
+	t.sources, t.tables, t.outputs, t.awaiting = nil, nil, nil, 0
+}
+
+func (m *Machine) received(ev Received) error {
+	if m.worker == nil || m.worker.conn != ev.Conn {
+		// INVARIANT: nothing of an earlier connection begins after a newer one has connected.
+		m.free(ev.Conn, ev.Writes)
+		return nil
+	}
+	switch msg := ev.Message.(type) {
+	case protocol.Opened:
+		m.active(ev.Conn)
+		return m.opened(msg)
+	case protocol.Ready:
+		m.active(ev.Conn)
+		return m.ready(msg)
+	case protocol.Commit:
+		m.active(ev.Conn)
+		return m.commitReceived(ev.Conn, msg, ev.Writes, ev.Delivered)
+	case protocol.Released:
+		m.active(ev.Conn)
+		return m.released(msg)
+	case protocol.Error:
+		m.active(ev.Conn)
+		return m.workerError(msg)
+	case protocol.Progress, protocol.Credit:
+		m.active(ev.Conn)
+		return nil
+	default:
+		m.refuse(0, protocol.CodeNotAllowed, fmt.Sprintf("a worker does not send %q", ev.Message.Type()), nil)
+		return nil
+	}
+}
+
+// refuse answers a request that does not fit; nothing changes.
+func (m *Machine) refuse(re int64, code, message string, t *task) {
+	e := protocol.Error{Re: re, Code: code, Message: message}
+	if t != nil {
+		e.Task, e.Epoch = t.id.String(), t.epoch
+	}
+	m.send(e)
+}
+
+// workerError: what the worker says about a task makes us open it anew.
+func (m *Machine) workerError(e protocol.Error) error {
+	m.log("warn", "the worker reports an error", "code", e.Code, "task", e.Task, "error", e.Message)
+	t := m.living(e.Task, e.Epoch)
+	if t == nil {
+		return nil
+	}
+	t.retryAt = m.now.Add(m.cfg.RetryDelay)
+	return m.fail(t, e.Code, e.Message)
+}
+
+// streamFailed: a replay or a feed cannot go on; a person must act.
+func (m *Machine) streamFailed(ev StreamFailed) error {
+	t := m.streams[ev.Stream]
+	if t == nil || !t.open() || t.state == Revoking {
+		return nil
+	}
+	if ev.Code == protocol.CodeInternal || ev.Code == protocol.CodeStaleEpoch {
+		t.retryAt = m.now.Add(m.cfg.RetryDelay)
+		return m.fail(t, ev.Code, ev.Message)
+	}
+	m.refuseWorker(ev.Code, ev.Message)
+	return nil
+}
