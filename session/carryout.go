@@ -118,8 +118,6 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 	switch e := e.(type) {
 	case JoinGroup:
 		g.Join(e.Prepared)
-	case SetOwned:
-		g.SetOwned(e.Tasks)
 	case ReleaseTasks:
 		g.Release(e.Tasks)
 	case Prepare:

@@ -53,8 +53,6 @@ type (
 	}
 	// JoinGroup subscribes (or subscribes anew). Answer: Assigned.
 	JoinGroup struct{ Prepared Prepared }
-	// SetOwned tells which tasks the next join claims.
-	SetOwned struct{ Tasks []TaskID }
 	// ReleaseTasks lets go of tasks and asks for the follow-up join.
 	ReleaseTasks struct{ Tasks []TaskID }
 	// TakeOverTask reads claims and positions and claims the task. Answer: TookOver.

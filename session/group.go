@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pillion/pillion/protocol"
@@ -39,7 +37,6 @@ func (m *Machine) assigned(ev Assigned) error {
 			}
 		}
 	}
-	m.setOwned()
 	return nil
 }
 
@@ -51,7 +48,11 @@ func (m *Machine) give(id TaskID) {
 		}
 		return
 	}
-	if m.leaving || m.prepared == nil || m.prepared.set(id.Set) == nil {
+	if m.leaving {
+		return // leaving gives it back
+	}
+	if m.prepared.set(id.Set) == nil {
+		m.do(ReleaseTasks{Tasks: []TaskID{id}})
 		return
 	}
 	m.tasks[id] = &task{id: id, set: m.prepared.set(id.Set)}
@@ -60,20 +61,6 @@ func (m *Machine) give(id TaskID) {
 // leavingUs says whether the task is on its way back to the group.
 func (t *task) leavingUs() bool {
 	return t.state == Canceled || t.state == Revoking || t.state == Finishing || t.state == Releasing
-}
-
-func (m *Machine) setOwned() {
-	owned := make([]TaskID, 0, len(m.tasks))
-	for id := range m.tasks {
-		owned = append(owned, id)
-	}
-	slices.SortFunc(owned, func(a, b TaskID) int {
-		if c := strings.Compare(a.Set, b.Set); c != 0 {
-			return c
-		}
-		return int(a.Partition - b.Partition)
-	})
-	m.do(SetOwned{Tasks: owned})
 }
 
 // revoke asks for a task back. Phase one: its gates close, the worker makes its last commit and
@@ -192,7 +179,6 @@ func (m *Machine) groupLost(code, message string) error {
 		m.lose(t, code, message)
 	}
 	m.tasks = map[TaskID]*task{}
-	m.setOwned()
 	return nil
 }
 

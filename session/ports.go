@@ -22,12 +22,12 @@ type Conn interface {
 	Owes() bool
 }
 
-// Group is the membership. Join, SetOwned and Release do not block; what they bring about comes back
-// as Assigned, GroupLost, GroupFatal and GroupWaiting. The others may take long and run beside the loop.
+// Group is the membership. What a sync gave is claimed in every join until it is released or lost. Join
+// and Release do not block; what they bring about comes back as Assigned, GroupLost, GroupFatal and
+// GroupWaiting. The others may take long and run beside the loop.
 type Group interface {
 	Prepare(ctx context.Context, group string, hello protocol.Hello) (Prepared, error)
 	Join(Prepared)
-	SetOwned([]TaskID)
 	Release([]TaskID)
 	TakeOver(ctx context.Context, task TaskID) (TakeOver, error)
 	Commit(ctx context.Context, task TaskID, next map[string]int64) error
