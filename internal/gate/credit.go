@@ -87,8 +87,11 @@ func (c *Credit) Forget(stream uint32) {
 func (c *Credit) Written(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	full := c.queued >= c.maxQueued
 	c.queued -= n
-	c.admit()
+	if full {
+		c.admit()
+	}
 }
 
 // Refund gives back the bytes of a queued frame that was dropped unsent.
