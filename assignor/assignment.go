@@ -1,0 +1,143 @@
+package assignor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Assignment is what one member is given. Tasks are by key of the united set; Own maps them to the
+// sets that a member has declared.
+type Assignment struct {
+	Active  []Task
+	Standby []Task
+	sources map[string][]string // of each key
+}
+
+// AssignmentOf takes a member's share out of a plan.
+func AssignmentOf(p Plan, member string) Assignment {
+	share := p.Members[member]
+	a := Assignment{Active: share.Active, Standby: share.Standby, sources: map[string][]string{}}
+	for _, u := range p.Sets {
+		a.sources[u.Key] = u.Sources
+	}
+	return a
+}
+
+// Own translates tasks to a member's own set: those of the united set that has its sources.
+func (a Assignment) Own(sources []string) (active, standby []int32) {
+	pick := func(tasks []Task) (partitions []int32) {
+		for _, t := range tasks {
+			if slices.Contains(a.sources[t.Set], sources[0]) {
+				partitions = append(partitions, t.Partition)
+			}
+		}
+		return partitions
+	}
+	return pick(a.Active), pick(a.Standby)
+}
+
+// EncodeAssignment makes the assignment of a SyncGroup: the active source partitions in the standard
+// envelope, actives and standbys by set in user data.
+func EncodeAssignment(a Assignment) ([]byte, error) {
+	type lists struct{ active, standby []int32 }
+	bySet := map[string]*lists{}
+	at := func(t Task) *lists {
+		if bySet[t.Set] == nil {
+			bySet[t.Set] = &lists{}
+		}
+		return bySet[t.Set]
+	}
+	for _, t := range a.Active {
+		at(t).active = append(at(t).active, t.Partition)
+	}
+	for _, t := range a.Standby {
+		at(t).standby = append(at(t).standby, t.Partition)
+	}
+	keys := slices.Sorted(maps.Keys(bySet))
+	topics := map[string]int{}
+	w := writer{b: []byte{dataVersion}}
+	var dictionary []string
+	actives := map[string][]int32{}
+	for _, key := range keys {
+		sources, ok := a.sources[key]
+		if !ok || len(sources) == 0 {
+			return nil, fmt.Errorf("set %q of a plan has no sources", key)
+		}
+		for _, t := range sources {
+			if _, ok := topics[t]; !ok {
+				topics[t] = len(dictionary)
+				dictionary = append(dictionary, t)
+			}
+			if len(bySet[key].active) > 0 {
+				actives[t] = append(actives[t], bySet[key].active...)
+			}
+		}
+	}
+	w.uvarint(uint64(len(dictionary)))
+	for _, t := range dictionary {
+		w.text(t)
+	}
+	w.uvarint(uint64(len(keys)))
+	for _, key := range keys {
+		w.uvarint(uint64(len(a.sources[key])))
+		for _, t := range a.sources[key] {
+			w.uvarint(uint64(topics[t]))
+		}
+		w.ranges(bySet[key].active)
+		w.ranges(bySet[key].standby)
+	}
+	e := writer{}
+	e.int16(assignmentVersion)
+	e.topicPartitions(sortedPartitions(actives))
+	e.bytes(w.b)
+	return e.b, nil
+}
+
+// DecodeAssignment reads what EncodeAssignment has made. No bytes at all are an empty assignment.
+func DecodeAssignment(b []byte) (Assignment, error) {
+	a := Assignment{sources: map[string][]string{}}
+	if len(b) == 0 {
+		return a, nil
+	}
+	e := reader{b: b}
+	if version := e.int16(); version < 0 {
+		e.fail("assignment version %d", version)
+	}
+	e.topicPartitions()
+	data := e.bytes()
+	if e.err != nil {
+		return Assignment{}, e.err
+	}
+	r := reader{b: data}
+	if version := r.take(1); version == nil || version[0] != dataVersion {
+		r.fail("user data is not of version %d of pillion", dataVersion)
+		return Assignment{}, r.err
+	}
+	var topics []string
+	for range r.count(1) {
+		topics = append(topics, r.text())
+	}
+	for range r.count(3) {
+		var sources []string
+		for range r.count(1) {
+			sources = append(sources, r.topic(topics))
+		}
+		active, standby := r.ranges(), r.ranges()
+		if len(sources) == 0 {
+			r.fail("a set without sources")
+		}
+		if r.err != nil {
+			return Assignment{}, r.err
+		}
+		key := Key(sources)
+		a.sources[key] = sources
+		for _, p := range active {
+			a.Active = append(a.Active, Task{key, p})
+		}
+		for _, p := range standby {
+			a.Standby = append(a.Standby, Task{key, p})
+		}
+	}
+	return a, r.err
+}

@@ -1,0 +1,158 @@
+package assignor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// nobody is the index of no member.
+const nobody = int32(-1)
+
+// problem is an Input in dense numbers: members by ID, sets by key, so that its order is lost.
+type problem struct {
+	members  []Member
+	sets     []set
+	replicas int
+	warnings []string
+}
+
+// set is a united set with what is known of its tasks.
+type set struct {
+	United
+	eligible []int32   // members that declare it, ascending
+	owner    []int32   // by partition: who holds the newest claim
+	copies   [][]holds // by partition: who has a copy, the most caught-up first
+}
+
+type holds struct {
+	member int32
+	lag    int64
+}
+
+func newProblem(in Input) *problem {
+	p := &problem{members: slices.Clone(in.Members), replicas: in.Options.Replicas}
+	slices.SortFunc(p.members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	for _, u := range Unite(p.members) {
+		for _, source := range u.Sources {
+			u.Partitions = max(u.Partitions, in.Counts[source])
+			if in.Counts[source] == 0 {
+				p.warnings = append(p.warnings, fmt.Sprintf("source topic %q has no partitions or does not exist: it is left out of the plan", source))
+			}
+		}
+		s := set{United: u, owner: make([]int32, u.Partitions), copies: make([][]holds, u.Partitions)}
+		for i := range s.owner {
+			s.owner[i] = nobody
+		}
+		p.sets = append(p.sets, s)
+	}
+	of := p.setOf()
+	for i := range p.members {
+		p.declares(int32(i), of)
+		p.claims(int32(i), of)
+		p.shadows(int32(i), of)
+	}
+	for i := range p.sets {
+		for _, copies := range p.sets[i].copies {
+			slices.SortFunc(copies, func(a, b holds) int {
+				return cmp.Or(cmp.Compare(uint64(a.lag), uint64(b.lag)), cmp.Compare(a.member, b.member)) // unknown is last
+			})
+		}
+	}
+	return p
+}
+
+// setOf maps each source topic to its set.
+func (p *problem) setOf() map[string]int {
+	of := map[string]int{}
+	for i, s := range p.sets {
+		for _, source := range s.Sources {
+			of[source] = i
+		}
+	}
+	return of
+}
+
+// find translates a member's own task to a set and partition of the problem.
+func (p *problem) find(t Task, of map[string]int) (*set, bool) {
+	source, _, _ := strings.Cut(t.Set, ",")
+	i, ok := of[source]
+	if !ok || t.Partition < 0 || t.Partition >= p.sets[i].Partitions {
+		return nil, false // a claim of a topic that shrank or went away
+	}
+	return &p.sets[i], true
+}
+
+func (p *problem) declares(m int32, of map[string]int) {
+	for _, own := range p.members[m].Sets {
+		if len(own.Sources) == 0 {
+			continue
+		}
+		s := &p.sets[of[own.Sources[0]]]
+		if !s.declaredBy(m) {
+			s.eligible = append(s.eligible, m) // members come in ascending order
+		}
+	}
+}
+
+func (s *set) declaredBy(m int32) bool {
+	_, ok := slices.BinarySearch(s.eligible, m)
+	return ok
+}
+
+// claims resolves double claims: the newest generation wins, then the smaller ID.
+func (p *problem) claims(m int32, of map[string]int) {
+	for _, t := range p.members[m].Owned {
+		s, ok := p.find(t, of)
+		if !ok || !s.declaredBy(m) {
+			continue
+		}
+		if was := s.owner[t.Partition]; was == nobody || p.members[was].Generation < p.members[m].Generation {
+			s.owner[t.Partition] = m
+		}
+	}
+}
+
+func (p *problem) shadows(m int32, of map[string]int) {
+	for _, c := range p.members[m].Copies {
+		s, ok := p.find(c.Task, of)
+		if !ok || !s.declaredBy(m) {
+			continue
+		}
+		copies := &s.copies[c.Task.Partition]
+		if !slices.ContainsFunc(*copies, func(h holds) bool { return h.member == m }) {
+			*copies = append(*copies, holds{m, c.Lag})
+		}
+	}
+}
+
+// placement is who does what, in the problem's numbers.
+type placement struct {
+	active  [][]int32   // by set and partition
+	standby [][][]int32 // by set and partition
+}
+
+// plan puts a placement into words.
+func (p *problem) plan(at placement) Plan {
+	plan := Plan{Members: make(map[string]Share, len(p.members)), Warnings: slices.Clone(p.warnings)}
+	shares := make([]Share, len(p.members))
+	for i := range p.sets {
+		s := &p.sets[i]
+		plan.Sets = append(plan.Sets, s.United)
+		for partition := range s.Partitions {
+			t := Task{s.Key, partition}
+			if m := at.active[i][partition]; m != nobody {
+				shares[m].Active = append(shares[m].Active, t)
+			}
+			for _, m := range at.standby[i][partition] {
+				shares[m].Standby = append(shares[m].Standby, t)
+			}
+		}
+	}
+	for i, m := range p.members {
+		plan.Members[m.ID] = shares[i]
+	}
+	plan.sort()
+	return plan
+}
