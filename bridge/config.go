@@ -33,6 +33,8 @@ type Config struct {
 
 	Logger  hclog.Logger
 	Metrics Metrics
+
+	headerTimeout time.Duration // for the head of a request; shorter in tests
 }
 
 const (
@@ -40,7 +42,6 @@ const (
 
 	maxWaiting     = 8   // upgraded connections that have not said hello yet
 	maxHTTP        = 256 // accepted connections that are not upgraded yet
-	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 8 << 10
 
 	// queuedOverhead is what a queued message is counted for beside its bytes.
@@ -66,6 +67,7 @@ func (c *Config) Validate() error {
 		{"hello timeout", &c.HelloTimeout, 10 * time.Second},
 		{"close timeout", &c.CloseTimeout, 5 * time.Second},
 		{"write timeout", &c.WriteTimeout, 0},
+		{"header timeout", &c.headerTimeout, 5 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.use

@@ -70,7 +70,7 @@ func (s *Server) authorized(r *http.Request) bool {
 
 func (s *Server) answer(w http.ResponseWriter, no *refusal) {
 	s.cfg.Metrics.refused(no.status)
-	s.log.Warn("refused a connection", "status", no.status, "error", no.message)
+	s.warn("refused a connection", "status", no.status, "error", no.message)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")

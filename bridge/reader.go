@@ -64,11 +64,11 @@ func (c *Conn) tell(v verdict) {
 	switch {
 	case v.err == nil:
 	case v.close != 0:
-		c.s.log.Warn("the worker breaks the protocol", "session", c.id, "code", v.close, "error", v.err.Message)
+		c.s.warn("the worker breaks the protocol", "session", c.id, "code", v.close, "error", v.err.Message)
 		c.Send(*v.err)
 		c.Close(v.close, v.err.Message)
 	default:
-		c.s.log.Warn("refused a message of the worker", "session", c.id, "code", v.err.Code, "error", v.err.Message)
+		c.s.warn("refused a message of the worker", "session", c.id, "code", v.err.Code, "error", v.err.Message)
 		c.Send(*v.err)
 	}
 }

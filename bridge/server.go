@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -36,6 +35,7 @@ var ErrSuperseded = errors.New("a newer worker has connected")
 type Server struct {
 	cfg       Config
 	log       hclog.Logger
+	sparse    sparse
 	handler   Handler
 	listeners []net.Listener
 	url       string
@@ -74,7 +74,7 @@ func New(cfg Config, h Handler) (*Server, error) {
 		slots:     make(chan struct{}, maxHTTP),
 		conns:     map[*Conn]bool{},
 		upgrader: websocket.Upgrader{
-			HandshakeTimeout: headerTimeout,
+			HandshakeTimeout: cfg.headerTimeout,
 			ReadBufferSize:   64 << 10,
 			WriteBufferSize:  4 << 10, // larger messages go out in the same writev
 			Subprotocols:     []string{protocol.Subprotocol},
@@ -86,23 +86,16 @@ func New(cfg Config, h Handler) (*Server, error) {
 	}
 	s.http = http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       2 * headerTimeout,
-		WriteTimeout:      2 * headerTimeout,
+		ReadHeaderTimeout: cfg.headerTimeout,
+		ReadTimeout:       2 * cfg.headerTimeout,
+		WriteTimeout:      2 * cfg.headerTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		ConnState:         s.connState,
 	}
-	if s.http.ErrorLog == nil {
-		s.http.ErrorLog = log.New(discard{}, "", 0)
-	}
 	s.http.SetKeepAlivesEnabled(false)
 	return s, nil
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // URL is what the worker connects to: ws://host:port or unix:/path.
 func (s *Server) URL() string { return s.url }
