@@ -1,0 +1,190 @@
+package fetch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/pillion/pillion/internal/kafkatest"
+)
+
+// variety makes records with everything that a record may have.
+func variety(n int, seed uint64) []kafkatest.Record {
+	r := rand.New(rand.NewPCG(seed, 1))
+	some := func(most int) []byte {
+		switch r.IntN(8) {
+		case 0:
+			return nil
+		case 1:
+			return []byte{}
+		}
+		b := make([]byte, r.IntN(most)+1)
+		for i := range b {
+			b[i] = byte('a' + r.IntN(4))
+		}
+		return b
+	}
+	out := make([]kafkatest.Record, n)
+	at := time.UnixMilli(1_700_000_000_000)
+	for i := range out {
+		at = at.Add(time.Duration(r.IntN(2000)-500) * time.Millisecond)
+		out[i] = kafkatest.Record{Key: some(30), Value: some(300), Timestamp: at}
+		if r.IntN(5) == 0 {
+			for range r.IntN(4) {
+				out[i].Headers = append(out[i].Headers, kafkatest.Header{Key: string(some(5)), Value: some(9)})
+			}
+		}
+	}
+	return out
+}
+
+func only(records []kafkatest.Record, partition int32) (out []kafkatest.Record) {
+	for _, r := range records {
+		if r.Partition == partition {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func TestEqualsFranzGoForEveryCodec(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		t.Run(codec, func(t *testing.T) {
+			const partitions = 4
+			topic := "codec-" + codec
+			fake.Topic(t, topic, partitions, nil)
+			for p := range int32(partitions) {
+				records := variety(3000, uint64(p))
+				for i := range records {
+					records[i].Partition = p
+				}
+				kafkatest.Produce(t, fake.Addrs(), topic, records, kafkatest.Compressed(codec), kafkatest.InBatchesOf(700+int(p)))
+			}
+			want := kafkatest.ReadAll(t, fake.Addrs(), topic, true)
+			f := running(t, fake.Addrs(), func(c *Config) { c.FrameBytes = 16 << 10 })
+			for p := range int32(partitions) {
+				c := newCollector(t)
+				in := part(topic, p, c)
+				in.Until = 3000
+				f.Add(in)
+				if err := c.end(); err != nil {
+					t.Fatal(err)
+				}
+				same(t, c.records, only(want, p))
+				if len(c.frames) < 20 {
+					t.Errorf("%d frames of 16 KiB", len(c.frames))
+				}
+			}
+		})
+	}
+}
+
+func TestTransactionsAreReadCommitted(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "txn", 1, nil)
+	for i := range 12 {
+		how := kafkatest.Committed(fmt.Sprintf("id-%d", i%3))
+		if i%4 == 1 || i%4 == 2 {
+			how = kafkatest.Aborted(fmt.Sprintf("id-%d", i%3))
+		}
+		kafkatest.Produce(t, fake.Addrs(), "txn", variety(50, uint64(i)), how, kafkatest.InBatchesOf(20))
+	}
+	// Two at once, of which one is aborted: their batches alternate.
+	a := kafkatest.Begin(t, fake.Addrs(), "a")
+	b := kafkatest.Begin(t, fake.Addrs(), "b")
+	for i := range 5 {
+		a.Produce("txn", variety(10, uint64(100+i))...)
+		b.Produce("txn", variety(10, uint64(200+i))...)
+	}
+	a.Abort()
+	b.Commit()
+	kafkatest.Produce(t, fake.Addrs(), "txn", variety(10, 99), kafkatest.Aborted("tail"))
+	want := kafkatest.ReadAll(t, fake.Addrs(), "txn", true)
+	end := kafkatest.EndOffsets(t, fake.Addrs(), "txn")[0].HighWatermark
+	if len(want) != 6*50+50 {
+		t.Fatalf("franz-go reads %d records", len(want))
+	}
+	f := running(t, fake.Addrs(), nil)
+	for _, from := range []int64{0, 1, 55, 170, end - 30} {
+		c := newCollector(t)
+		in := part("txn", 0, c)
+		in.Offset, in.Until = from, end
+		f.Add(in)
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+		var expect []kafkatest.Record
+		for _, r := range want {
+			if r.Offset >= from {
+				expect = append(expect, r)
+			}
+		}
+		same(t, c.records, expect)
+		if c.pos.Next != end {
+			t.Errorf("from %d: ended at %d, want %d, past the last marker", from, c.pos.Next, end)
+		}
+	}
+}
+
+func TestStartsInTheMiddleOfABatchAndEndsInOne(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "middle", 1, nil)
+	kafkatest.Produce(t, fake.Addrs(), "middle", variety(1000, 1), kafkatest.InBatchesOf(100), kafkatest.Compressed("zstd"))
+	all := kafkatest.ReadAll(t, fake.Addrs(), "middle", true)
+	f := running(t, fake.Addrs(), nil)
+	for _, r := range [][2]int64{{0, 1}, {50, 51}, {99, 101}, {100, 200}, {150, 733}, {999, 1000}, {1000, 1000}, {700, 20}} {
+		c := newCollector(t)
+		in := part("middle", 0, c)
+		in.Offset, in.Until = r[0], r[1]
+		f.Add(in)
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+		same(t, c.records, all[r[0]:max(r[0], r[1])])
+		if r[0] < r[1] && c.pos.Next != r[1] {
+			t.Errorf("%v: ended at %d", r, c.pos.Next)
+		}
+	}
+}
+
+func TestNewRecordsArriveAtTheEnd(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "live", 2, nil)
+	f := running(t, fake.Addrs(), func(c *Config) { c.MaxWait = 10 * time.Second })
+	c := newCollector(t)
+	remove := f.Add(part("live", 1, c))
+	c.until("an empty answer", func() bool { return len(c.progress) > 0 })
+	for i := range 20 {
+		kafkatest.Produce(t, fake.Addrs(), "live", []kafkatest.Record{kafkatest.KV("k", fmt.Sprint(i)).On(1)})
+		c.until("the record", func() bool { return len(c.records) == i+1 })
+	}
+	c.until("progress", func() bool {
+		last := c.progress[len(c.progress)-1]
+		return last.Next == 20 && last.HighWatermark == 20 && last.StableOffset == 20 && last.LogStart == 0
+	})
+	remove()
+	if err := c.end(); err != nil {
+		t.Fatalf("removed: %v", err)
+	}
+}
+
+func TestLeadersMove(t *testing.T) {
+	fake := kafkatest.Fake(t, kfake.NumBrokers(3))
+	fake.Topic(t, "moving", 1, nil)
+	f := running(t, fake.Addrs(), nil)
+	c := newCollector(t)
+	f.Add(part("moving", 0, c))
+	var want []kafkatest.Record
+	for i := range int32(6) {
+		if err := fake.MoveTopicPartition("moving", 0, i%3); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, kafkatest.Produce(t, fake.Addrs(), "moving", variety(100, uint64(i)))...)
+		c.until("the records after the move", func() bool { return len(c.records) == len(want) })
+	}
+	same(t, c.records, want)
+}
