@@ -96,6 +96,7 @@ type (
 		Task      TaskID
 		Epoch     uint32
 		Source    protocol.SourceStream
+		TopicID   [16]byte
 		Partition int32
 		MaxFrame  int64
 		Paused    bool

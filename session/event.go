@@ -120,10 +120,12 @@ type (
 		Stream                                 uint32
 		Records, Bytes, Rate, Remaining, EtaMS int64
 	}
-	// StreamFailed: the replay or feed of the stream has ended for good.
+	// StreamFailed: the replay or feed of the stream has ended. Reopen: a new take-over of the task
+	// decides how it goes on; otherwise a person must act.
 	StreamFailed struct {
 		Stream        uint32
 		Code, Message string
+		Reopen        bool
 	}
 )
 

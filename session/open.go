@@ -29,7 +29,8 @@ func (m *Machine) tookOver(ev TookOver) error {
 	}
 	t.op = 0
 	if ev.Outcome == OK {
-		t.taken, t.positions, t.ends = true, ev.TakeOver.Positions, ev.TakeOver.Ends
+		took := ev.TakeOver
+		t.taken, t.positions, t.topicIDs, t.ends = true, took.Positions, took.TopicIDs, took.Ends
 		if t.state == TakingOver && (m.worker == nil || !m.mayOpen(t)) {
 			return t.move(onNotTaken)
 		}
@@ -208,8 +209,8 @@ func (m *Machine) run(t *task) error {
 	}
 	for _, s := range t.sources {
 		m.do(StartFeed{
-			Conn: t.conn, Task: t.id, Epoch: t.epoch, Source: s, Partition: t.id.Partition,
-			MaxFrame: m.worker.hello.MaxFrame, Paused: !m.readable(t),
+			Conn: t.conn, Task: t.id, Epoch: t.epoch, Source: s, TopicID: t.topicIDs[s.Topic],
+			Partition: t.id.Partition, MaxFrame: m.worker.hello.MaxFrame, Paused: !m.readable(t),
 		})
 	}
 	m.log("info", "task running", "task", t.id.String(), "epoch", t.epoch)

@@ -90,6 +90,20 @@ type attach struct {
 	conn Conn
 }
 
+// Alive returns when the loop has taken an event, or with ctx's error.
+func (r *Runner) Alive(ctx context.Context) error {
+	turned := make(chan struct{})
+	r.Post(ping(turned))
+	select {
+	case <-turned:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type ping chan struct{}
+
 // Delivered is the position behind the last frame sent on a stream.
 func (r *Runner) Delivered(stream uint32) int64 {
 	if g, ok := r.gates.Load(stream); ok {
@@ -142,8 +156,12 @@ func (r *Runner) take() []Event {
 }
 
 func (r *Runner) step(ctx context.Context, ev Event) {
-	if a, ok := ev.(attach); ok {
-		r.conns[a.id] = a.conn
+	switch ev := ev.(type) {
+	case attach:
+		r.conns[ev.id] = ev.conn
+		return
+	case ping:
+		close(ev)
 		return
 	}
 	if rec, ok := ev.(Received); ok {

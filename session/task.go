@@ -20,6 +20,7 @@ type task struct {
 	op         int64     // the take-over or release under way
 	taken      bool      // positions are known: the claim was written
 	positions  map[string]int64
+	topicIDs   map[string][16]byte
 	ends       map[string]int64 // per changelog table
 
 	epoch    uint32

@@ -59,10 +59,11 @@ func (p *Prepared) set(name string) *PreparedSet {
 	return nil
 }
 
-// TakeOver is what the take-over of a task found: where each source continues, and the high
-// watermark of each changelog table, captured after the claim.
+// TakeOver is what the take-over of a task found: where each source continues (and the id of its
+// topic), and the high watermark of each changelog table, captured after the claim.
 type TakeOver struct {
 	Positions map[string]int64
+	TopicIDs  map[string][16]byte
 	Ends      map[string]int64
 }
 

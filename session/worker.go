@@ -258,13 +258,13 @@ func (m *Machine) workerError(e protocol.Error) error {
 	return m.fail(t, e.Code, e.Message)
 }
 
-// streamFailed: a replay or a feed cannot go on; a person must act.
+// streamFailed: a new take-over decides how the task goes on, or a person must act.
 func (m *Machine) streamFailed(ev StreamFailed) error {
 	t := m.streams[ev.Stream]
 	if t == nil || !t.open() || t.state == Revoking {
 		return nil
 	}
-	if ev.Code == protocol.CodeInternal || ev.Code == protocol.CodeStaleEpoch {
+	if ev.Reopen {
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 		return m.fail(t, ev.Code, ev.Message)
 	}

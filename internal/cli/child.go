@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// child is the worker process. It runs in a process group of its own, so that Ctrl-C reaches the
+// sidecar first: the worker may finish and commit before it is told to go.
+type child struct {
+	command []string
+	env     []string
+	label   string
+	out     io.Writer
+	errOut  io.Writer
+	log     hclog.Logger
+	restart bool
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	goodbye syscall.Signal // the signal that ended us; handed on after the drain
+}
+
+func newChild(command, env []string, label string, out, errOut io.Writer, log hclog.Logger, restart bool) *child {
+	return &child{command: command, env: env, label: label, out: out, errOut: errOut, log: log, restart: restart}
+}
+
+// ending notes the signal that the worker gets after the drain, and that it is not started again.
+func (c *child) ending(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.goodbye == 0 {
+		c.goodbye = s
+	}
+}
+
+func (c *child) isEnding() (syscall.Signal, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.goodbye, c.goodbye != 0
+}
+
+// signal reaches the worker's whole process group.
+func (c *child) signal(s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cmd != nil && c.cmd.Process != nil {
+		_ = syscall.Kill(-c.cmd.Process.Pid, s)
+	}
+}
+
+// Run starts the worker, again and again when it may, and returns its last exit code. After drained
+// the worker may exit by itself for a while, then it is sent the signal, then killed.
+func (c *child) Run(ctx context.Context, drained <-chan struct{}) (int, error) {
+	pause := 100 * time.Millisecond
+	for {
+		began := time.Now()
+		code, killed, err := c.once(ctx, drained)
+		if err != nil {
+			return 0, err
+		}
+		if _, ending := c.isEnding(); !c.restart || !killed || ending || ctx.Err() != nil {
+			return code, nil
+		}
+		if time.Since(began) > 10*time.Second {
+			pause = 100 * time.Millisecond
+		}
+		c.log.Warn("the worker was killed, starting it again", "exit_code", code, "pause", pause.String())
+		select {
+		case <-time.After(pause):
+		case <-drained:
+			return code, nil
+		case <-ctx.Done():
+			return code, nil
+		}
+		pause = min(pause*2, 5*time.Second)
+	}
+}
+
+// once runs one life of the worker. killed: it was ended by a signal or crashed (exit code 1).
+func (c *child) once(ctx context.Context, drained <-chan struct{}) (code int, killed bool, err error) {
+	cmd := exec.Command(c.command[0], c.command[1:]...)
+	cmd.Env = c.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdout, stderr := c.pipe(c.out), c.pipe(c.errOut)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	defer stdout.close()
+	defer stderr.close()
+	c.mu.Lock()
+	err = cmd.Start()
+	if err == nil {
+		c.cmd = cmd
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return 0, false, usagef("cannot start the worker: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	err = c.await(ctx, drained, exited)
+	c.mu.Lock()
+	c.cmd = nil
+	c.mu.Unlock()
+	return exitCode(err)
+}
+
+// await waits for the exit; after the drain it helps.
+func (c *child) await(ctx context.Context, drained <-chan struct{}, exited <-chan error) error {
+	select {
+	case err := <-exited:
+		return err
+	case <-ctx.Done():
+		c.signal(syscall.SIGKILL)
+		return <-exited
+	case <-drained:
+	}
+	goodbye, _ := c.isEnding()
+	if goodbye == 0 {
+		goodbye = syscall.SIGTERM
+	}
+	for _, s := range []syscall.Signal{goodbye, syscall.SIGKILL} {
+		select {
+		case err := <-exited:
+			return err
+		case <-time.After(childPatience):
+			c.log.Warn("the worker is still there after the drain", "signal", s.String())
+			c.signal(s)
+		}
+	}
+	return <-exited
+}
+
+func exitCode(err error) (code int, killed bool, fault error) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, false, nil
+	case !errors.As(err, &exit):
+		return 0, false, fmt.Errorf("waiting for the worker: %w", err)
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), true, nil
+	}
+	return exit.ExitCode(), exit.ExitCode() == 1, nil
+}
+
+// prefixed copies lines with the worker's label in front.
+type prefixed struct {
+	w    *io.PipeWriter
+	done chan struct{}
+}
+
+func (p prefixed) Write(b []byte) (int, error) { return p.w.Write(b) }
+
+func (p prefixed) close() {
+	_ = p.w.Close()
+	<-p.done
+}
+
+func (c *child) pipe(to io.Writer) prefixed {
+	r, w := io.Pipe()
+	p := prefixed{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		lines := bufio.NewReaderSize(r, 64<<10)
+		for {
+			line, err := lines.ReadString('\n')
+			if line != "" {
+				if line[len(line)-1] != '\n' {
+					line += "\n"
+				}
+				fmt.Fprintf(to, "%s | %s", c.label, line)
+			}
+			if err != nil {
+				_ = r.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return p
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pillion/pillion/bridge"
+	"github.com/pillion/pillion/feed"
+	"github.com/pillion/pillion/internal/gate"
+	"github.com/pillion/pillion/internal/ops"
+	"github.com/pillion/pillion/produce"
+	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/restore"
+	"github.com/pillion/pillion/session"
+)
+
+// restorePort is the session's Restorer.
+type restorePort struct{ manager *restore.Manager }
+
+func (p restorePort) Start(e session.StartRestore, g *gate.Gate) func() {
+	kind := restore.Changelog
+	switch e.Table.Kind {
+	case protocol.TableSource:
+		kind = restore.Source
+	case protocol.TableGlobal:
+		kind = restore.Global
+	}
+	return p.manager.Start(restore.Request{
+		Task: e.Task.String(), Epoch: e.Epoch, Table: e.Table.Name, Stream: e.Table.Stream,
+		Topic: e.Table.Topic, Partition: e.Partition, Kind: kind, Checkpoint: e.Checkpoint,
+		End: e.End, Follow: e.Follow, MaxFrame: e.MaxFrame, Gate: g,
+	})
+}
+
+// restoreEvents turns what a replay tells into events.
+type restoreEvents struct{ post func(session.Event) }
+
+func (h restoreEvents) Reached(r restore.Request, _ string) {
+	h.post(session.Reached{Stream: r.Stream})
+}
+
+func (h restoreEvents) Reset(r restore.Request, code, message string, start int64) {
+	h.post(session.ResetNeeded{Stream: r.Stream, Code: code, Message: message, Start: start})
+}
+
+func (h restoreEvents) Progress(r restore.Request, p restore.Progress) {
+	eta := int64(-1)
+	if p.ETA >= 0 {
+		eta = p.ETA.Milliseconds()
+	}
+	h.post(session.ReplayProgress{
+		Stream: r.Stream, Records: p.Records, Bytes: p.Bytes, Rate: int64(p.Rate), Remaining: p.Remaining, EtaMS: eta,
+	})
+}
+
+func (h restoreEvents) Failed(r restore.Request, err error) {
+	h.post(session.StreamFailed{Stream: r.Stream, Code: streamCode(err), Message: err.Error()})
+}
+
+// feedPort is the session's Feeder.
+type feedPort struct{ manager *feed.Manager }
+
+func (p feedPort) Start(e session.StartFeed, g *gate.Gate) func() {
+	return p.manager.Start(feed.Request{
+		Task: e.Task.String(), Epoch: e.Epoch, Topic: e.Source.Topic, Partition: e.Partition,
+		TopicID: e.TopicID, Stream: e.Source.Stream, Position: e.Source.Position, MaxFrame: e.MaxFrame, Gate: g,
+	})
+}
+
+// feedEvents turns what a feed tells into events. A lost position opens the task anew: its take-over
+// applies on_lost_position.
+type feedEvents struct{ post func(session.Event) }
+
+func (h feedEvents) Sent(feed.Request, int64) {}
+
+func (h feedEvents) LostPosition(r feed.Request, _, message string, _, _ int64) {
+	h.post(session.StreamFailed{Stream: r.Stream, Code: protocol.CodeLostPosition, Message: message, Reopen: true})
+}
+
+func (h feedEvents) Failed(r feed.Request, err error) {
+	h.post(session.StreamFailed{Stream: r.Stream, Code: streamCode(err), Message: err.Error()})
+}
+
+// producePort is the session's Producer.
+type producePort struct {
+	producer *produce.Producer
+	now      func() time.Time
+	metrics  *ops.Metrics
+}
+
+func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]string, error) {
+	list := make([]produce.Write, len(writes))
+	for i, w := range writes {
+		list[i] = produce.Write{Topic: w.Topic, Partition: w.Partition, Changelog: w.Table != "", Frames: w.Frames}
+	}
+	began := p.now()
+	result, err := p.producer.Write(ctx, list)
+	p.metrics.Step("produce", began, err)
+	if err != nil {
+		var rejected *produce.RejectedError
+		if errors.As(err, &rejected) {
+			return nil, &session.RefusedError{Code: rejected.Code, Message: rejected.Message}
+		}
+		return nil, &session.UnknownError{Err: err}
+	}
+	points := map[string]string{}
+	for _, w := range writes {
+		if landed, ok := result.Changelogs[w.Topic]; ok && w.Table != "" {
+			points[w.Table] = restore.Checkpoint{
+				TopicID: landed.TopicID, Next: landed.Next, LeaderEpoch: landed.LeaderEpoch, Time: p.now(),
+			}.String()
+		}
+	}
+	return points, nil
+}
+
+// bridgeEvents turns what the worker says into events. Calls come one at a time.
+type bridgeEvents struct {
+	runner *session.Runner
+	ids    map[*bridge.Conn]session.ConnID
+	last   session.ConnID
+}
+
+func (h *bridgeEvents) Connected(c *bridge.Conn, hello protocol.Hello) {
+	h.last++
+	h.ids[c] = h.last
+	h.runner.Attach(h.last, c, hello)
+}
+
+func (h *bridgeEvents) Message(c *bridge.Conn, m protocol.Message, w *protocol.Writes) {
+	if _, ok := m.(protocol.Credit); ok {
+		h.runner.Post(session.Active{Conn: h.ids[c]})
+		return
+	}
+	h.runner.Post(session.Received{Conn: h.ids[c], Message: m, Writes: w})
+}
+
+func (h *bridgeEvents) Disconnected(c *bridge.Conn, err error) {
+	h.runner.Post(session.Disconnected{Conn: h.ids[c], Err: err})
+	delete(h.ids, c)
+}

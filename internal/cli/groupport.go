@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/pillion/pillion/groupclient"
+	"github.com/pillion/pillion/internal/kafka"
+	"github.com/pillion/pillion/internal/ops"
+	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/session"
+)
+
+// groupPort is the session's Group: groupclient in the session's words. The group's name is known
+// only at the first hello, so that the member is made then; run starts it.
+type groupPort struct {
+	settings Settings
+	client   *kafka.Client
+	log      hclog.Logger
+	post     func(session.Event)
+	metrics  *ops.Metrics
+	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
+
+	mu     sync.Mutex
+	member *groupclient.Group
+}
+
+var _ session.Group = (*groupPort)(nil)
+
+// Prepare checks the worker's declarations against Kafka.
+func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello) (session.Prepared, error) {
+	if group == "" {
+		group = h.Group
+	}
+	got, err := groupclient.Prepare(ctx, p.client, groupclient.PrepareOptions{
+		Group: group, AllowedTopics: p.settings.AllowedTopics, CreateMissing: int32(p.settings.CreateTopics),
+	}, declaration(h))
+	if err != nil {
+		return session.Prepared{}, groupError(err)
+	}
+	for _, w := range got.Warnings {
+		p.log.Warn(w)
+	}
+	if err := p.become(group); err != nil {
+		return session.Prepared{}, err
+	}
+	return prepared(got), nil
+}
+
+// become makes the member of the group.
+func (p *groupPort) become(group string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.member != nil {
+		return nil
+	}
+	s := p.settings
+	member, err := groupclient.New(groupclient.Config{
+		Client: p.client, Group: group, InstanceID: s.GroupInstanceID, Rack: s.Rack,
+		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval,
+		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
+		Guarantee: s.ProcessingGuarantee, Replicas: s.NumStandbyReplicas,
+		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
+	}, groupEvents{p.post})
+	if err != nil {
+		return &session.RefusedError{Code: protocol.CodeBadDeclaration, Message: err.Error()}
+	}
+	p.member = member
+	p.run(member.Run)
+	return nil
+}
+
+func (p *groupPort) group() *groupclient.Group {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.member
+}
+
+// Join subscribes with what Prepare has checked.
+func (p *groupPort) Join(pr session.Prepared) { p.group().Join(pr.Handle.(groupclient.Prepared)) }
+
+// Release lets go of tasks.
+func (p *groupPort) Release(tasks []session.TaskID) {
+	list := make([]groupclient.Task, len(tasks))
+	for i, t := range tasks {
+		list[i] = groupTask(t)
+	}
+	p.group().Release(list...)
+}
+
+// TakeOver claims a task.
+func (p *groupPort) TakeOver(ctx context.Context, t session.TaskID) (session.TakeOver, error) {
+	began := time.Now()
+	took, err := p.group().TakeOver(ctx, groupTask(t))
+	p.metrics.Step("take_over", began, err)
+	return session.TakeOver{Positions: took.Positions, TopicIDs: took.TopicIDs, Ends: took.Ends}, groupError(err)
+}
+
+// Commit commits positions with the claim.
+func (p *groupPort) Commit(ctx context.Context, t session.TaskID, next map[string]int64) error {
+	began := time.Now()
+	err := p.group().Commit(ctx, groupTask(t), next)
+	p.metrics.Step("commit_positions", began, err)
+	return groupError(err)
+}
+
+// CommitReleased commits the released claim.
+func (p *groupPort) CommitReleased(ctx context.Context, t session.TaskID, next map[string]int64) error {
+	began := time.Now()
+	err := p.group().CommitReleased(ctx, groupTask(t), next)
+	p.metrics.Step("write_release", began, err)
+	return groupError(err)
+}
+
+// Leave leaves the group; without one there is nothing to leave.
+func (p *groupPort) Leave(ctx context.Context) error {
+	g := p.group()
+	if g == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.settings.SessionTimeout)
+	defer cancel()
+	return g.Leave(ctx)
+}
+
+func groupTask(t session.TaskID) groupclient.Task {
+	return groupclient.Task{Set: t.Set, Partition: t.Partition}
+}
+
+func groupError(err error) error {
+	var refused *groupclient.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return &session.RefusedError{Code: refused.Code, Message: refused.Message}
+	case errors.Is(err, groupclient.ErrRebalancing):
+		return fmt.Errorf("%w: %w", session.ErrRebalancing, err)
+	case errors.Is(err, groupclient.ErrLost):
+		return fmt.Errorf("%w: %w", session.ErrFenced, err)
+	}
+	return err
+}
+
+func declaration(h protocol.Hello) groupclient.Declaration {
+	d := groupclient.Declaration{Outputs: h.Outputs}
+	for _, s := range h.Sets {
+		set := groupclient.DeclaredSet{Name: s.Name, Sources: s.Sources}
+		for _, t := range s.Tables {
+			set.Tables = append(set.Tables, groupclient.DeclaredTable{
+				Name: t.Name, Changelog: t.Changelog, SourceTopic: t.SourceTopic,
+			})
+		}
+		d.Sets = append(d.Sets, set)
+	}
+	for _, g := range h.Globals {
+		d.Globals = append(d.Globals, groupclient.DeclaredGlobal{Name: g.Name, Topic: g.Topic})
+	}
+	return d
+}
+
+func prepared(p groupclient.Prepared) session.Prepared {
+	out := session.Prepared{Group: p.Group, Outputs: p.Outputs, Handle: p}
+	for _, s := range p.Sets {
+		set := session.PreparedSet{Name: s.Name, Sources: s.Sources, Partitions: s.Partitions}
+		for _, t := range s.Tables {
+			kind := protocol.TableChangelog
+			if t.Source {
+				kind = protocol.TableSource
+			}
+			set.Tables = append(set.Tables, session.PreparedTable{Name: t.Name, Topic: t.Topic, Kind: kind})
+		}
+		out.Sets = append(out.Sets, set)
+	}
+	for _, g := range p.Globals {
+		out.Globals = append(out.Globals, session.PreparedGlobal{Name: g.Name, Topic: g.Topic, Partitions: g.Partitions})
+	}
+	return out
+}
+
+// groupEvents turns what the member hears into events.
+type groupEvents struct{ post func(session.Event) }
+
+func (e groupEvents) Assigned(a groupclient.Assignment) {
+	ev := session.Assigned{Generation: a.Generation, MemberID: a.MemberID}
+	for _, t := range a.Active {
+		ev.Active = append(ev.Active, session.TaskID{Set: t.Set, Partition: t.Partition})
+	}
+	e.post(ev)
+}
+
+func (e groupEvents) Rebalancing() {}
+
+func (e groupEvents) Lost(code string, err error) {
+	e.post(session.GroupLost{Code: code, Message: err.Error()})
+}
+
+func (e groupEvents) Fatal(err error) {
+	e.post(session.GroupFatal{Code: protocol.CodeKafkaRefused, Message: err.Error()})
+}
+
+func (e groupEvents) Waiting(code, message string) {
+	e.post(session.GroupWaiting{Code: code, Message: message})
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+)
+
+// workerEnv are the variables that a worker reads; the sidecar is not surprised by them.
+var workerEnv = []string{"PILLION_URL"}
+
+// usageError is a mistake on the command line or in the settings.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// load fills the settings: flags over environment over YAML over defaults. It returns where each
+// given value came from, and warnings.
+func load(flags *pflag.FlagSet, environ []string) (s Settings, given map[string]string, warnings []string, err error) {
+	given = map[string]string{}
+	put := func(row setting, value, source string) error {
+		if err := row.set(&s, value); err != nil {
+			return usagef("%s (%s) %w", row.name, source, err)
+		}
+		given[row.name] = source
+		return nil
+	}
+	for _, row := range settings {
+		if err := row.set(&s, row.deflt); err != nil {
+			return s, nil, nil, fmt.Errorf("default of %s %w", row.name, err)
+		}
+	}
+	file, err := readFile(flags)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	env, warnings := readEnv(environ)
+	for _, row := range settings {
+		if v, ok := file[row.name]; ok {
+			if err := put(row, v, "in the --config file"); err != nil {
+				return s, nil, nil, err
+			}
+		}
+		if v, ok := env[row.env()]; ok {
+			if err := put(row, v, row.env()); err != nil {
+				return s, nil, nil, err
+			}
+		}
+		if f := flags.Lookup(row.flag()); f != nil && f.Changed {
+			if err := put(row, f.Value.String(), "--"+row.flag()); err != nil {
+				return s, nil, nil, err
+			}
+		}
+	}
+	return s, given, warnings, nil
+}
+
+func readEnv(environ []string) (values map[string]string, warnings []string) {
+	values = map[string]string{}
+	known := map[string]bool{}
+	for _, row := range settings {
+		known[row.env()] = true
+	}
+	var unknown []string
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if known[name] {
+			values[name] = value
+		} else if strings.HasPrefix(name, "PILLION_") && !slices.Contains(workerEnv, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		warnings = append(warnings, "environment variables that are no setting are ignored: "+strings.Join(unknown, ", "))
+	}
+	return values, warnings
+}
+
+func readFile(flags *pflag.FlagSet) (map[string]string, error) {
+	path, _ := flags.GetString("config")
+	if path == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usagef("cannot read --config: %w", err)
+	}
+	var doc map[string]any
+	if err := yaml.Unmarshal(raw, &doc); err != nil {
+		return nil, usagef("%s is not YAML of the form `name: value`: %w", path, err)
+	}
+	values := map[string]string{}
+	for name, v := range doc {
+		if !slices.ContainsFunc(settings, func(r setting) bool { return r.name == name }) {
+			return nil, usagef("%s: unknown key %q; `pillion run --help` lists the settings", path, name)
+		}
+		values[name] = yamlText(v)
+	}
+	return values, nil
+}
+
+func yamlText(v any) string {
+	if list, ok := v.([]any); ok {
+		items := make([]string, len(list))
+		for i, item := range list {
+			items[i] = fmt.Sprint(item)
+		}
+		return strings.Join(items, ",")
+	}
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// check refuses combinations that cannot work, and settings whose feature is not built yet.
+func (s *Settings) check(given map[string]string) error {
+	if len(s.BootstrapServers) == 0 {
+		return usagef("bootstrap_servers is missing: say where Kafka is with --bootstrap-servers host:port or PILLION_BOOTSTRAP_SERVERS")
+	}
+	if s.ProcessingGuarantee == "exactly_once" {
+		return usagef("processing_guarantee exactly_once is not built yet: use at_least_once")
+	}
+	if s.NumStandbyReplicas > 0 {
+		return usagef("num_standby_replicas is %d, but standby copies are not built yet: leave it at 0", s.NumStandbyReplicas)
+	}
+	for _, name := range []string{"max_warmup_replicas", "acceptable_recovery_lag"} {
+		if source, ok := given[name]; ok {
+			return usagef("%s (%s) belongs to standby copies, which are not built yet: leave it out", name, source)
+		}
+	}
+	if s.RevokeTimeout < time.Millisecond {
+		return usagef("revoke_timeout is %v, must be at least 1ms", s.RevokeTimeout)
+	}
+	if s.TransactionTimeout > s.RevokeTimeout {
+		return usagef("transaction_timeout (%v) is more than revoke_timeout (%v): make it shorter", s.TransactionTimeout, s.RevokeTimeout)
+	}
+	if s.HeartbeatInterval <= 0 || s.HeartbeatInterval*3 > s.SessionTimeout {
+		return usagef("heartbeat_interval is %v, must be more than 0 and at most a third of session_timeout (%v)", s.HeartbeatInterval, s.SessionTimeout)
+	}
+	return nil
+}
+
+// printConfig shows every setting with its value and where it came from.
+func printConfig(w io.Writer, s Settings, given map[string]string) {
+	for _, row := range settings {
+		source := given[row.name]
+		if source == "" {
+			source = "default"
+		}
+		value, _ := yaml.Marshal(map[string]string{row.name: row.get(&s)})
+		fmt.Fprintf(w, "%-44s # %s\n", strings.TrimSpace(string(value)), source)
+	}
+}
+
+// newFlags makes the flag set of a command that takes settings.
+func newFlags(command string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.SetInterspersed(false)
+	flags.SetOutput(io.Discard)
+	for _, row := range settings {
+		if row.kind == "bool" {
+			flags.Bool(row.flag(), false, row.help)
+			continue
+		}
+		flags.VarPF(&flagValue{value: row.deflt, kind: row.kind}, row.flag(), "", row.help)
+	}
+	flags.String("config", "", "YAML file with settings")
+	flags.Bool("print-config", false, "print the settings in force and where each comes from, then exit")
+	return flags
+}
+
+// flagValue keeps the text; the settings table reads it.
+type flagValue struct{ value, kind string }
+
+func (f *flagValue) String() string     { return f.value }
+func (f *flagValue) Set(v string) error { f.value = v; return nil }
+func (f *flagValue) Type() string       { return f.kind }
+
+var errHelp = errors.New("help")

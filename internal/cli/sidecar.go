@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pillion/pillion/bridge"
+	"github.com/pillion/pillion/feed"
+	"github.com/pillion/pillion/internal/fetch"
+	"github.com/pillion/pillion/internal/kafka"
+	"github.com/pillion/pillion/internal/ops"
+	"github.com/pillion/pillion/produce"
+	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/restore"
+	"github.com/pillion/pillion/session"
+)
+
+// sidecar is every part of one sidecar, put together.
+type sidecar struct {
+	settings Settings
+	log      hclog.Logger
+	client   *kafka.Client
+	runner   *session.Runner
+	group    *groupPort
+	bridge   *bridge.Server
+	fetcher  *fetch.Fetcher
+	restore  *restore.Manager
+	feed     *feed.Manager
+	producer *produce.Producer
+	metrics  *ops.Metrics
+	ops      *ops.Server // nil: off
+}
+
+// newSidecar listens for the worker and makes every part; nothing runs yet.
+func newSidecar(s Settings, token string, log hclog.Logger) (c *sidecar, err error) {
+	c = &sidecar{settings: s, log: log, metrics: ops.NewMetrics()}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.client, err = kafka.New(kafka.Config{Bootstrap: s.BootstrapServers, Logger: log.Named("kafka")}); err != nil {
+		return nil, usageError{err}
+	}
+	listener := bridge.Config{
+		Listen: s.Listen, Token: token, AllowedOrigins: s.AllowedOrigins, MaxCommitBytes: s.MaxCommitBytes,
+		Logger: log.Named("bridge"), Metrics: c.metrics.Bridge(),
+	}
+	if err := listener.Validate(); err != nil {
+		return nil, usageError{err}
+	}
+	if c.runner, err = session.NewRunner(c.sessionConfig(&listener), log.Named("session")); err != nil {
+		return nil, usageError{err}
+	}
+	if err := c.makeDataPath(); err != nil {
+		return nil, err
+	}
+	events := &bridgeEvents{runner: c.runner, ids: map[*bridge.Conn]session.ConnID{}}
+	if c.bridge, err = bridge.New(listener, events); err != nil {
+		return nil, err
+	}
+	if s.OpsListen != "" {
+		c.ops, err = ops.New(ops.Config{
+			Listen: s.OpsListen, Metrics: c.metrics, Session: c.runner.Status, Alive: c.runner.Alive, Bridge: c.bridge.Stats, Logger: log.Named("ops"),
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	log.Info("memory bound of one worker", "bridge_bytes", listener.MemoryBound(), "fetch_bytes", c.fetcher.MemoryBound())
+	return c, nil
+}
+
+func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
+	s := c.settings
+	return session.Config{
+		Group: s.GroupID, Guarantee: s.ProcessingGuarantee, Version: Version,
+		WorkerGrace: s.WorkerGrace, RevokeTimeout: s.RevokeTimeout, MaxProcessing: s.MaxProcessing,
+		DrainTimeout: s.DrainTimeout, Limits: listener.Limits(), Credit: listener.Window,
+	}
+}
+
+func (c *sidecar) makeDataPath() (err error) {
+	post := c.runner.Post
+	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics}
+	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, Logger: c.log.Named("fetch")}); err != nil {
+		return err
+	}
+	c.restore, err = restore.New(restore.Config{
+		Client: c.client, Fetcher: c.fetcher, Handler: restoreEvents{post}, Logger: c.log.Named("restore"),
+	})
+	if err != nil {
+		return err
+	}
+	c.feed, err = feed.New(feed.Config{
+		Client: c.client, Fetcher: c.fetcher, Handler: feedEvents{post}, Logger: c.log.Named("feed"),
+	})
+	if err != nil {
+		return err
+	}
+	c.producer, err = produce.New(produce.Config{
+		Client: c.client, Compression: c.settings.CompressionType, Logger: c.log.Named("produce"),
+	})
+	return err
+}
+
+// Run serves until the session ends (after drain, or because Kafka refuses for good) or ctx ends.
+// Nothing is left running when it returns.
+func (c *sidecar) Run(ctx context.Context) error {
+	defer c.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts, ctx := errgroup.WithContext(ctx)
+	c.group.run = func(run func(context.Context) error) {
+		parts.Go(func() error { return stopped(run(ctx)) })
+	}
+	for _, run := range []func(context.Context) error{
+		c.bridge.Run, c.fetcher.Run, c.restore.Run, c.feed.Run, c.producer.Run,
+	} {
+		parts.Go(func() error { return stopped(run(ctx)) })
+	}
+	if c.ops != nil {
+		parts.Go(func() error { return stopped(c.ops.Run(ctx)) })
+	}
+	parts.Go(func() error {
+		defer cancel()
+		return stopped(c.runner.Run(ctx, session.Ports{
+			Group: c.group, Restorer: restorePort{c.restore}, Feeder: feedPort{c.feed},
+			Producer: producePort{producer: c.producer, now: time.Now, metrics: c.metrics},
+		}))
+	})
+	return parts.Wait()
+}
+
+// stopped forgets the error of a part that was told to stop.
+func stopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// drain hands everything over; Run ends when that is done.
+func (c *sidecar) drain() { c.runner.Post(session.Drain{}) }
+
+func (c *sidecar) close() {
+	if c.bridge != nil {
+		c.bridge.Close()
+	}
+	if c.client != nil {
+		c.client.Close()
+	}
+}
+
+// streamCode says to the worker what ended a replay or a feed.
+func streamCode(err error) string {
+	var large *fetch.RecordTooLargeError
+	if errors.As(err, &large) {
+		return protocol.CodeRecordTooLarge
+	}
+	return protocol.CodeInternal
+}
+
+// newLogger makes the logger of the settings.
+func newLogger(s Settings, p *process, name string) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name: name, Level: hclog.LevelFromString(s.LogLevel), Output: p.stderr, JSONFormat: s.LogFormat == "json",
+		TimeFormat: "2006-01-02T15:04:05.000Z0700",
+	})
+}

@@ -1,0 +1,128 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/pillion/pillion/bridge"
+	"github.com/pillion/pillion/session"
+)
+
+// loopPatience is how long the session's loop may take to answer before it counts as stuck.
+const loopPatience = 2 * time.Second
+
+// Config says where to listen and whom to ask.
+type Config struct {
+	Listen  string
+	Metrics *Metrics
+	Session func() session.Status
+	// Alive asks the session's loop for a sign of life.
+	Alive  func(ctx context.Context) error
+	Bridge func() bridge.Stats
+	Logger hclog.Logger
+}
+
+// Server answers probes.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+}
+
+// New listens.
+func New(cfg Config) (*Server, error) {
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("ops_listen: %w: choose another address with --ops-listen, or turn it off with --ops-listen=", err)
+	}
+	cfg.Metrics.watch(cfg.Session, cfg.Bridge)
+	return &Server{cfg: cfg, listener: listener}, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close gives up a server that was never run.
+func (s *Server) Close() { _ = s.listener.Close() }
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.listener) }()
+	s.cfg.Logger.Info("probes and metrics", "address", s.listener.Addr().String())
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	bye, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if server.Shutdown(bye) != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /livez", s.livez)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /worker-livez", s.workerLivez)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Metrics.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func (s *Server) livez(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), loopPatience)
+	defer cancel()
+	if err := s.cfg.Alive(ctx); err != nil {
+		http.Error(w, "the session's loop does not turn", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	st := s.cfg.Session()
+	var missing string
+	switch {
+	case st.Draining:
+		missing = "draining"
+	case !st.Worker:
+		missing = "no worker is attached"
+	case st.Hung:
+		missing = "the worker is hung"
+	case st.Member == "":
+		missing = "no member of the group"
+	}
+	if missing != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if r.URL.Query().Has("verbose") {
+		fmt.Fprintf(w, "worker attached: %v\nworker hung: %v\nmember: %q\ngeneration: %d\ndraining: %v\ntasks: %v\ncommits outstanding: %d\nwaiting for: %s\n",
+			st.Worker, st.Hung, st.Member, st.Generation, st.Draining, st.Tasks, st.Commits, st.WaitingFor)
+	}
+	if missing == "" {
+		missing = "ok"
+	}
+	fmt.Fprintln(w, missing)
+}
+
+func (s *Server) workerLivez(w http.ResponseWriter, _ *http.Request) {
+	if s.cfg.Session().Hung {
+		http.Error(w, "the worker is hung", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
