@@ -113,10 +113,11 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, l := range s.listeners {
 		g.Go(func() error {
-			if err := s.http.Serve(&limited{Listener: l, slots: s.slots, done: ctx.Done()}); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("the worker's listener %s: %w", l.Addr(), err)
+			err := s.http.Serve(&limited{Listener: l, slots: s.slots, done: ctx.Done()})
+			if ctx.Err() != nil {
+				return nil
 			}
-			return nil
+			return fmt.Errorf("the worker's listener %s: %w", l.Addr(), err)
 		})
 	}
 	g.Go(func() error {
