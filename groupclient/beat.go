@@ -21,6 +21,9 @@ func (g *Group) beat(ctx context.Context) {
 		return
 	}
 	wait := time.Until(g.next)
+	if g.suspected() {
+		wait = 0
+	}
 	if wanted {
 		wait = min(wait, time.Until(due))
 	}
@@ -43,6 +46,14 @@ func (g *Group) beat(ctx context.Context) {
 		return
 	}
 	g.failures = 0
+}
+
+func (g *Group) suspected() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	suspect := g.suspect
+	g.suspect = false
+	return suspect
 }
 
 func (g *Group) heartbeat(id identity) *kmsg.HeartbeatRequest {

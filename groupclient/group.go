@@ -23,6 +23,7 @@ type client interface {
 	Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error)
 	Coordinator(ctx context.Context, kind kafka.CoordinatorKind, key string) (int32, error)
 	ForgetCoordinator(kind kafka.CoordinatorKind, key string)
+	ToGroup(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error)
 	ToTransaction(ctx context.Context, id string, req kmsg.Request) (kmsg.Response, error)
 	Topics(ctx context.Context, names ...string) (map[string]kafka.Topic, error)
 	Refresh(ctx context.Context, names ...string) (map[string]kafka.Topic, error)
@@ -61,9 +62,14 @@ type Group struct {
 	want     *Prepared // nil: not asked to be a member
 	follow   time.Time // a follow-up join is wanted since; zero: none
 	urgent   bool      // the follow-up does not wait for other releases
+	suspect  bool      // a commit was told that the membership is over: heartbeat now
+	between  bool      // a JoinGroup may have been answered whose SyncGroup is not
 	leaving  []chan error
 	identity identity
 	owned    map[Task]*ownedTask
+	claimed  []Task    // what the last JoinGroup claimed
+	joined   *Prepared // what the last JoinGroup subscribed to
+	copies   []Copy
 }
 
 // identity is who we are to the coordinator. Commits use the one that is current when they are sent.
@@ -78,8 +84,14 @@ type ownedTask struct {
 	active   bool  // the last sync gave it to us; false: it has to be revoked
 	taken    bool  // a take-over has succeeded
 	claim    claim // of the take-over
-	sources  []string
 	position map[string]int64 // committed last, by source
+}
+
+// Copy is a task whose tables the worker keeps without being its active. Lag is in records;
+// negative: not known.
+type Copy struct {
+	Task Task
+	Lag  int64
 }
 
 // New makes a group. It does nothing until Run and Join.
@@ -173,7 +185,8 @@ func (g *Group) wake() {
 }
 
 // Join makes Run join, or join again, with this subscription. Nothing happens when it is what the
-// group has joined with already.
+// group has joined with already. It lets go of tasks whose set is not declared any more, or
+// declared differently: their commits have to be at their ends.
 func (g *Group) Join(p Prepared) {
 	g.mu.Lock()
 	changed := g.want == nil || !sameSubscription(*g.want, p)
@@ -192,11 +205,18 @@ func sameSubscription(a, b Prepared) bool {
 	return reflect.DeepEqual(a.Sets, b.Sets) && reflect.DeepEqual(a.Globals, b.Globals)
 }
 
-// dropUndeclared lets go of tasks whose set the new subscription does not have.
+// dropUndeclared needs g.mu.
 func (g *Group) dropUndeclared(p Prepared) {
+	if g.joined == nil {
+		return
+	}
 	maps.DeleteFunc(g.owned, func(t Task, _ *ownedTask) bool {
-		return !slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return s.Name == t.Set })
+		return !slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return s.Name == t.Set && g.joined.has(s) })
 	})
+}
+
+func (p Prepared) has(set PreparedSet) bool {
+	return slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return reflect.DeepEqual(s, set) })
 }
 
 // Release lets go of tasks: the next JoinGroup does not claim them, and a follow-up join is made.
@@ -224,6 +244,13 @@ func (g *Group) Owned() []Task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(g.owned), compareTasks)
+}
+
+// SetCopies is what the next JoinGroup says of copies. It asks for no join by itself.
+func (g *Group) SetCopies(copies []Copy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.copies = slices.Clone(copies)
 }
 
 // Leave leaves the group and lets go of everything. It returns when the coordinator has answered or
@@ -271,6 +298,7 @@ func (g *Group) lose(err error, forgetMember bool) {
 	had := g.identity.generation >= 0
 	g.identity = identity{member: member, generation: -1, incarnation: newIncarnation()}
 	clear(g.owned)
+	g.between = true
 	g.mu.Unlock()
 	g.request, g.synced = nil, -1
 	g.phase = joining
@@ -288,6 +316,7 @@ func (g *Group) refuse(err error) {
 	g.mu.Unlock()
 	g.request = nil
 	g.phase = resting
+	g.over()
 	g.log.Error("kafka refuses the group", "error", err)
 	g.handler.Fatal(err)
 }

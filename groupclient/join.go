@@ -22,12 +22,17 @@ const (
 
 // join is one JoinGroup, and the SyncGroup that follows its success.
 func (g *Group) join(ctx context.Context) {
-	if !g.wanted() {
-		g.phase = resting
-		return
-	}
 	if g.request == nil {
-		g.request = g.buildJoin()
+		request, err := g.buildJoin()
+		switch {
+		case err != nil:
+			g.refuse(err)
+			return
+		case request == nil:
+			g.phase = resting
+			return
+		}
+		g.request = request
 	}
 	waiting := fmt.Sprintf("group %q is rebalancing: waiting for its other members (one that died is waited for until its session of up to %s ends)",
 		g.cfg.Group, g.cfg.SessionTimeout)
@@ -48,12 +53,6 @@ func (g *Group) join(ctx context.Context) {
 	g.failures = 0
 	g.joined(resp)
 	g.sync(ctx, resp)
-}
-
-func (g *Group) wanted() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.want != nil
 }
 
 // unanswered is a request without an answer: of a broker that cannot be used, or one that went away.
@@ -154,6 +153,9 @@ func (g *Group) obey(ctx context.Context, code int16, on request) {
 // rejoin builds a new JoinGroup, still claiming what is owned.
 func (g *Group) rejoin() {
 	g.request = nil
+	g.mu.Lock()
+	g.between = true
+	g.mu.Unlock()
 	if g.phase == stable {
 		g.handler.Rebalancing()
 	}

@@ -106,7 +106,6 @@ func (g *Group) long(ctx context.Context, req kmsg.Request, waiting string) (kms
 	node, err := g.client.Coordinator(find, coordinatorOf, g.cfg.Group)
 	cancelFind()
 	if err == nil {
-		g.reach.since = time.Time{}
 		var resp kmsg.Response
 		if resp, err = g.await(ctx, node, req, waiting); err == nil {
 			g.answered()
