@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"type":"dance","id":7}`, CodeUnknownType, 7, `"dance"`},
 		{`{"type":"dance","optional":1}`, CodeUnknownType, 0, `"dance"`},
 		{`{"type":"released","task":"a/0","epoch":1}`, CodeBadMessage, 0, "re: is missing"},
-		{`{"type":"released","re":1,"task":null,"epoch":1}`, CodeBadMessage, 0, "task: must be a string"},
+		{`{"type":"released","re":1,"task":null,"epoch":1}`, CodeBadMessage, 0, "task: must not be null"},
 		{`{"type":"released","re":1.0,"task":"a/0","epoch":1}`, CodeBadMessage, 0, "re: must be an integer"},
 		{`{"type":"released","re":1e1,"task":"a/0","epoch":1}`, CodeBadMessage, 0, "re: must be an integer"},
 		{`{"type":"released","re":"1","task":"a/0","epoch":1}`, CodeBadMessage, 0, "re: must be an integer"},
@@ -112,10 +112,10 @@ func TestDecodeTolerates(t *testing.T) {
 		`{"type":"dance","optional":true,"x":[1]}`:                                 nil,
 		` {"type":"progress","more":{"a":1},"optional":true} `:                     Progress{},
 		`{"type":"released","re":1,"re":2,"task":"a/0","epoch":1,"RE":"x"}`:        Released{Re: 2, Task: "a/0", Epoch: 1},
-		`{"type":"error","code":"x","message":"","task":null}`:                     Error{Code: "x"},
+		`{"type":"error","code":"x","message":""}`:                                 Error{Code: "x"},
 		`{"type":"opened","re":1,"task":"a/0","epoch":1,"checkpoints":{"t":null}}`: Opened{Re: 1, Task: "a/0", Epoch: 1, Checkpoints: map[string]*string{"t": nil}},
 		`{"type":"credit"}`: Credit{},
-		`{"type":"committed","re":1,"task":"a/0","epoch":1,"checkpoints":null}`: Committed{Re: 1, Task: "a/0", Epoch: 1},
+		`{"type":"committed","re":1,"task":"a/0","epoch":1}`: Committed{Re: 1, Task: "a/0", Epoch: 1},
 	} {
 		got, err := Decode([]byte(in))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -15,3 +15,4 @@
 package protocol
 
 //go:generate go run ../internal/codegen/gen ..
+//go:generate go run ../internal/specgen/gen ..

@@ -122,11 +122,14 @@ func assignStruct(v reflect.Value, raw any, where string) error {
 	}
 	for _, f := range plans[v.Type()] {
 		value, there := object[f.name]
-		if !there || (value == nil && f.optional) {
-			if f.optional {
-				continue
-			}
+		if !there && f.optional {
+			continue
+		}
+		if !there {
 			return fmt.Errorf("%s: is missing", join(where, f.name))
+		}
+		if value == nil {
+			return fmt.Errorf("%s: must not be null", join(where, f.name))
 		}
 		if err := assign(v.Field(f.index), value, join(where, f.name)); err != nil {
 			return err

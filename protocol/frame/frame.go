@@ -14,8 +14,9 @@ const (
 	DefaultTarget = 256 << 10
 	// MaxCheckpoint is the largest checkpoint in bytes.
 	MaxCheckpoint = 128
-	// MaxCommitID is the largest commit id: JSON numbers are exact up to here.
-	MaxCommitID = 1<<53 - 1
+	// MaxInteger is the largest commit id and position: every language reads numbers in JSON
+	// exactly up to here.
+	MaxInteger = 1<<53 - 1
 	// NoTimestamp is the timestamp of a record in a frame without the column.
 	NoTimestamp = -1
 )
@@ -159,12 +160,12 @@ func (h Header) check() error {
 	allowed := Flags(allFlags)
 	switch h.Kind {
 	case Records, Restore:
-		if h.Base < 0 || h.Next < h.Base {
+		if h.Base < 0 || h.Next < h.Base || h.Next > MaxInteger {
 			return refuse(ReasonOffset, "base offset %d, next offset %d", h.Base, h.Next)
 		}
 	case Writes:
 		allowed = writesFlags
-		if h.Base < 1 || h.Base > MaxCommitID || h.Next != 0 {
+		if h.Base < 1 || h.Base > MaxInteger || h.Next != 0 {
 			return refuse(ReasonOffset, "commit id %d, next offset %d", h.Base, h.Next)
 		}
 	default:
