@@ -81,9 +81,9 @@ type identity struct {
 
 // ownedTask is a task from the sync that gave it until its release.
 type ownedTask struct {
-	active   bool  // the last sync gave it to us; false: it has to be revoked
-	taken    bool  // a take-over has succeeded
-	claim    claim // of the take-over
+	active   bool             // the last sync gave it to us; false: it has to be revoked
+	taken    bool             // a take-over has succeeded
+	claim    claim            // of the take-over
 	position map[string]int64 // committed last, by source
 }
 

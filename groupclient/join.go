@@ -51,7 +51,9 @@ func (g *Group) join(ctx context.Context) {
 		return
 	}
 	g.failures = 0
-	g.joined(resp)
+	g.mu.Lock()
+	g.identity.member = resp.MemberID // commits go on with the generation of the last sync until this one is synced
+	g.mu.Unlock()
 	g.sync(ctx, resp)
 }
 
@@ -73,14 +75,6 @@ func (g *Group) takeID(member string) {
 	g.identity.member = member
 	g.mu.Unlock()
 	g.request.MemberID = member
-}
-
-// joined notes who we are in the new generation. Commits go on with the generation of the last sync
-// until this one is synced.
-func (g *Group) joined(resp *kmsg.JoinGroupResponse) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.identity.member = resp.MemberID
 }
 
 // sync is the SyncGroup of a generation; the leader plans before.
