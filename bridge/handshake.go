@@ -26,29 +26,29 @@ type refusal struct {
 // What a browser cannot forge comes first, so that a web page learns nothing of tokens.
 func (s *Server) refuse(r *http.Request) *refusal {
 	if s.hosts != nil && !slices.Contains(s.hosts, r.Host) {
-		return &refusal{http.StatusForbidden, "forbidden",
+		return &refusal{protocol.HTTPForbidden, "forbidden",
 			fmt.Sprintf("host %q is not this listener: connect to %s", clip(r.Host, 100), s.URL())}
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		if !slices.Contains(s.cfg.AllowedOrigins, origin) {
-			return &refusal{http.StatusForbidden, "forbidden",
+			return &refusal{protocol.HTTPForbidden, "forbidden",
 				fmt.Sprintf("origin %q is not allowed: this listener is for workers, not for browsers", clip(origin, 100))}
 		}
 	}
 	if !s.authorized(r) {
-		return &refusal{http.StatusUnauthorized, "unauthorized",
+		return &refusal{protocol.HTTPUnauthorized, "unauthorized",
 			"the token is missing or wrong: send the sidecar's token as Authorization: Bearer, see PILLION_TOKEN_FILE"}
 	}
 	if r.URL.Path != "/" {
-		return &refusal{http.StatusNotFound, "not_found",
+		return &refusal{protocol.HTTPNotFound, "not_found",
 			fmt.Sprintf("there is nothing at %q: the worker's websocket is at /", clip(r.URL.Path, 100))}
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
-		return &refusal{http.StatusBadRequest, "bad_subprotocol",
+		return &refusal{protocol.HTTPBadSubprotocol, "bad_subprotocol",
 			"this is no websocket handshake: connect with a websocket and subprotocol " + protocol.Subprotocol}
 	}
 	if !slices.Contains(websocket.Subprotocols(r), protocol.Subprotocol) {
-		return &refusal{http.StatusBadRequest, "bad_subprotocol",
+		return &refusal{protocol.HTTPBadSubprotocol, "bad_subprotocol",
 			"subprotocol " + protocol.Subprotocol + " was not offered: the client speaks another version, update the older side"}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (s *Server) answer(w http.ResponseWriter, no *refusal) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Sec-WebSocket-Version", "13")
-	if no.status == http.StatusUnauthorized {
+	if no.status == protocol.HTTPUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(no.status)

@@ -210,9 +210,9 @@ func (s *Server) enter(c *Conn) *refusal {
 	}
 	switch {
 	case s.stopped:
-		return &refusal{http.StatusServiceUnavailable, "busy", "the sidecar stops"}
+		return &refusal{protocol.HTTPBusy, "busy", "the sidecar stops"}
 	case waiting >= maxWaiting:
-		return &refusal{http.StatusServiceUnavailable, "busy",
+		return &refusal{protocol.HTTPBusy, "busy",
 			fmt.Sprintf("%d connections have not said hello yet: try again", waiting)}
 	}
 	s.conns[c] = false
