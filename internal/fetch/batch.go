@@ -21,6 +21,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // batch is the header of a record batch of format 2.
 type batch struct {
+	at         int // where it begins in its response
 	base       int64
 	size       int // of all of it in bytes
 	epoch      int32
@@ -150,34 +151,4 @@ func isAbortMarker(h batch, records []byte) bool {
 	_, i = varint(records, i)  // offset
 	n, i := varint(records, i)
 	return n >= 4 && i <= len(records)-4 && binary.BigEndian.Uint16(records[i+2:]) == 0
-}
-
-// invalid is the index after a varint that is not there or too long. It is past the end of any
-// slice, and stays there.
-const invalid = math.MaxInt - 1<<20
-
-// varint reads a zigzag number at i and gives the index after it.
-func varint(b []byte, i int) (int64, int) {
-	if i < len(b) && b[i] < 0x80 {
-		u := b[i]
-		return int64(u>>1) ^ -int64(u&1), i + 1
-	}
-	return longVarint(b, i)
-}
-
-func longVarint(b []byte, i int) (int64, int) {
-	var u uint64
-	for shift := 0; shift < 64 && i < len(b); shift += 7 {
-		c := b[i]
-		i++
-		if c < 0x80 {
-			if shift == 63 && c > 1 {
-				break
-			}
-			u |= uint64(c) << shift
-			return int64(u>>1) ^ -int64(u&1), i
-		}
-		u |= uint64(c&0x7f) << shift
-	}
-	return 0, invalid
 }

@@ -24,39 +24,47 @@ const (
 // errLarge says that a batch is larger than the decoder's limit when it is decompressed.
 var errLarge = errors.New("too large when decompressed")
 
-// inflater decompresses the records of one batch after the other into one buffer.
+// inflater decompresses the records of batches one behind the other.
 type inflater struct {
-	limit int
-	out   []byte
+	limit int    // of one batch
+	out   []byte // what was decompressed since restart
+	begin int    // of the last batch in out
 	gzip  *gzip.Reader
 	zstd  *zstd.Decoder
 }
 
-// inflate gives the records of a batch, as they are when they are not compressed. They are good
-// until the next call.
-func (d *inflater) inflate(codec int16, src []byte) (out []byte, err error) {
+// restart forgets what was decompressed.
+func (d *inflater) restart() { d.out = d.out[:0] }
+
+// inflate appends the records of a batch to out, and says where they begin.
+func (d *inflater) inflate(codec int16, src []byte) (begin int, err error) {
+	d.begin = len(d.out)
+	out := d.out
 	switch codec {
-	case codecNone:
-		return src, nil
 	case codecGzip:
-		out, err = d.gunzip(src)
+		out, err = d.gunzip(out, src)
 	case codecSnappy:
-		out, err = d.unsnappy(src)
+		out, err = d.unsnappy(out, src)
 	case codecLZ4:
-		out, err = d.unlz4(src)
+		out, err = d.unlz4(out, src)
 	case codecZstd:
-		out, err = d.unzstd(src)
+		out, err = d.unzstd(out, src)
 	default:
-		return nil, corrupt("compression %d is not known", codec)
+		return 0, corrupt("compression %d is not known", codec)
 	}
-	if cap(out) > cap(d.out) {
-		d.out = out[:0]
+	if err == nil {
+		d.out = out
+		return d.begin, nil
 	}
-	if err != nil && !errors.Is(err, errLarge) {
-		return nil, corrupt("%s: %v", [...]string{codecGzip: "gzip", codecSnappy: "snappy", codecLZ4: "lz4", codecZstd: "zstd"}[codec], err)
+	d.out = out[:d.begin]
+	if errors.Is(err, errLarge) {
+		return 0, errLarge
 	}
-	return out, err
+	return 0, corrupt("%s: %v", [...]string{codecGzip: "gzip", codecSnappy: "snappy", codecLZ4: "lz4", codecZstd: "zstd"}[codec], err)
 }
+
+// left is how many more bytes the batch may have.
+func (d *inflater) left(out []byte) int { return d.limit - (len(out) - d.begin) }
 
 // close ends what the decoders hold.
 func (d *inflater) close() {
@@ -72,18 +80,17 @@ func (d *inflater) shrink(keep int) {
 	}
 }
 
-func (d *inflater) gunzip(src []byte) ([]byte, error) {
+func (d *inflater) gunzip(out, src []byte) ([]byte, error) {
 	in := bytes.NewReader(src)
 	if d.gzip == nil {
 		r, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		d.gzip = r
 	} else if err := d.gzip.Reset(in); err != nil {
-		return nil, err
+		return out, err
 	}
-	out := d.out[:0]
 	for {
 		if len(out) == cap(out) {
 			var ok bool
@@ -93,7 +100,7 @@ func (d *inflater) gunzip(src []byte) ([]byte, error) {
 		}
 		n, err := d.gzip.Read(out[len(out):cap(out)])
 		out = out[:len(out)+n]
-		if len(out) > d.limit {
+		if d.left(out) < 0 {
 			return out, errLarge
 		}
 		if err == io.EOF {
@@ -108,13 +115,13 @@ func (d *inflater) gunzip(src []byte) ([]byte, error) {
 // grow makes room for n more bytes, up to the limit. What is allocated is at most twice what is
 // there, so that it cannot be driven by a claim alone.
 func (d *inflater) grow(out []byte, n int) ([]byte, bool) {
-	if len(out)+n > d.limit {
+	if n > d.left(out) {
 		return out, false
 	}
 	if len(out)+n <= cap(out) {
 		return out, true
 	}
-	bigger := make([]byte, len(out), min(max(2*cap(out), len(out)+n, 64<<10), d.limit))
+	bigger := make([]byte, len(out), min(max(2*cap(out), len(out)+n, 64<<10), d.begin+d.limit))
 	copy(bigger, out)
 	return bigger, true
 }
@@ -126,8 +133,7 @@ const maxSnappyRatio = 32
 var xerial = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 // unsnappy reads the framing of Java's snappy (xerial) and bare blocks.
-func (d *inflater) unsnappy(src []byte) ([]byte, error) {
-	out := d.out[:0]
+func (d *inflater) unsnappy(out, src []byte) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerial) {
 		return d.snappyBlock(out, src)
 	}
@@ -173,16 +179,16 @@ func (d *inflater) snappyBlock(out, src []byte) ([]byte, error) {
 	return out[:len(out)+n], nil
 }
 
-func (d *inflater) unzstd(src []byte) ([]byte, error) {
+func (d *inflater) unzstd(out, src []byte) ([]byte, error) {
 	if d.zstd == nil {
 		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(uint64(d.limit)), zstd.IgnoreChecksum(true))
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		d.zstd = r
 	}
-	out, err := d.zstd.DecodeAll(src, d.out[:0])
+	out, err := d.zstd.DecodeAll(src, out)
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		return out, errLarge
 	}
@@ -205,8 +211,7 @@ var errLZ4 = errors.New("not an lz4 frame")
 
 // unlz4 walks lz4 frames itself: the library's reader copies each block once more. The checksums of
 // the frame are not looked at, the batch has its own over all bytes.
-func (d *inflater) unlz4(src []byte) ([]byte, error) {
-	out := d.out[:0]
+func (d *inflater) unlz4(out, src []byte) ([]byte, error) {
 	for len(src) > 0 {
 		if len(src) < 4 {
 			return out, io.ErrUnexpectedEOF
@@ -296,28 +301,25 @@ func (d *inflater) lz4Block(out []byte, begin int, src []byte, stored, linked bo
 		}
 		return append(out, src...), nil
 	}
-	// A byte of a block makes at most 255.
-	want := min(maxBlock, 255*len(src)+16)
-	out, ok := d.grow(out, want)
-	if !ok {
-		// It may still fit: the last block is rarely full.
-		if out, ok = d.grow(out, d.limit-len(out)); !ok {
-			return out, errLarge
+	// A byte of a block makes at most 255. What it does make is not said: try with less first.
+	most := min(maxBlock, 255*len(src)+16)
+	for want := min(most, 4*len(src)+lz4History); ; want = min(most, 4*want) {
+		room := min(want, d.left(out))
+		out, _ = d.grow(out, room)
+		var n int
+		var err error
+		if linked && len(out) > begin {
+			n, err = lz4.UncompressBlockWithDict(src, out[len(out):len(out)+room], out[max(begin, len(out)-lz4History):])
+		} else {
+			n, err = lz4.UncompressBlock(src, out[len(out):len(out)+room])
 		}
-		want = d.limit - len(out)
-	}
-	var n int
-	var err error
-	if linked && len(out) > begin {
-		n, err = lz4.UncompressBlockWithDict(src, out[len(out):len(out)+want], out[max(begin, len(out)-lz4History):])
-	} else {
-		n, err = lz4.UncompressBlock(src, out[len(out):len(out)+want])
-	}
-	if err != nil {
-		if want < maxBlock && want < 255*len(src)+16 {
+		switch {
+		case err == nil:
+			return out[:len(out)+n], nil
+		case room < want:
 			return out, errLarge
+		case want == most:
+			return out, err
 		}
-		return out, err
 	}
-	return out[:len(out)+n], nil
 }

@@ -14,6 +14,8 @@ const (
 	recordBytes = 25
 	// emptyBytes is the most that a frame takes without records.
 	emptyBytes = frame.HeaderSize + frame.MaxCheckpoint
+	// sourceBytes is how much decompressed data may be kept for a frame when the next batch comes.
+	sourceBytes = 512 << 10
 )
 
 // chunk decodes a response's batches into frames, and hands them on. The frames before an error are
@@ -26,14 +28,11 @@ func (p *pump) chunk(ctx context.Context, c chunk) error {
 	if err := p.borrow(ctx, p.f.small); err != nil {
 		return err
 	}
-	defer func() { p.pool.put(&p.lease) }()
+	defer func() { p.src = nil; p.pool.put(&p.lease) }()
 	p.aborts.reset(c.aborted)
 	bad := p.batches(ctx, c.buf.b)
 	if isEnd(bad) {
 		return bad
-	}
-	if bad == nil && p.pos.Next < c.next && !p.reached() {
-		bad = corrupt("the batches end before %d", c.next)
 	}
 	if err := p.flush(ctx); err != nil {
 		return err
@@ -47,26 +46,26 @@ func isEnd(err error) bool {
 	return errors.As(err, &sink) || errors.Is(err, context.Canceled)
 }
 
-// batches decodes all whole batches of b.
-func (p *pump) batches(ctx context.Context, b []byte) error {
+// batches decodes all whole batches of raw.
+func (p *pump) batches(ctx context.Context, raw []byte) error {
 	from := p.pos.Next
-	for len(b) > 0 && !p.reached() {
-		h, whole, err := parseBatch(b)
+	for at := 0; at < len(raw) && !p.reached(); {
+		h, whole, err := parseBatch(raw[at:])
 		if err != nil {
 			return err
 		}
 		if !whole {
 			break
 		}
-		one := b[:h.size]
-		b = b[h.size:]
+		h.at = at
+		at += h.size
 		if h.next() <= p.pos.Next {
 			continue
 		}
-		if err := h.verify(one); err != nil {
+		if err := h.verify(raw[h.at:]); err != nil {
 			return err
 		}
-		if err := p.batch(ctx, h, one[batchHeader:]); err != nil {
+		if err := p.batch(ctx, h, raw[:at]); err != nil {
 			return err
 		}
 	}
@@ -76,27 +75,21 @@ func (p *pump) batches(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// batch decodes one batch, which reaches past the position.
-func (p *pump) batch(ctx context.Context, h batch, records []byte) error {
+// batch decodes one batch, which reaches past the position and to the end of raw.
+func (p *pump) batch(ctx context.Context, h batch, raw []byte) error {
+	records := raw[h.at+batchHeader:]
 	if p.aborts.drops(h, records) || h.is(attrControl) || h.count == 0 || p.Until >= 0 && h.base >= p.Until {
 		p.advance(h)
 		return nil
 	}
-	if p.Timestamps {
-		// INVARIANT: a frame has timestamps of one type.
-		if late := h.is(attrLogAppendTime); p.b.Len() == 0 {
-			p.b.SetLogAppendTime(late)
-		} else if late != p.late {
-			if err := p.flush(ctx); err != nil {
-				return err
-			}
-			p.b.SetLogAppendTime(late)
+	// INVARIANT: a frame has timestamps of one type.
+	if p.Timestamps && p.cols.n > 0 && p.cols.logAppend != h.is(attrLogAppendTime) {
+		if err := p.flush(ctx); err != nil {
+			return err
 		}
-		p.late = h.is(attrLogAppendTime)
 	}
-	cur := cursor{batch: h, left: h.count, last: -1}
-	var err error
-	if cur.body, err = p.inflate(ctx, h, records); err != nil {
+	cur := cursor{batch: h, left: int(h.count), last: -1}
+	if err := p.open(ctx, &cur, raw); err != nil {
 		return err
 	}
 	for {
@@ -110,11 +103,8 @@ func (p *pump) batch(ctx context.Context, h batch, records []byte) error {
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
-		if p.Timestamps {
-			p.b.SetLogAppendTime(p.late)
-		}
-		if p.stolen && h.attributes&attrCodec != 0 {
-			if cur.body, err = p.inflate(ctx, h, records); err != nil {
+		if p.stolen {
+			if err := p.reopen(ctx, &cur, raw); err != nil {
 				return err
 			}
 		}
@@ -134,117 +124,156 @@ func (p *pump) advance(h batch) {
 	}
 }
 
-// inflate decompresses a batch, in the decoder for large batches when it must be.
-func (p *pump) inflate(ctx context.Context, h batch, records []byte) ([]byte, error) {
+// open gives the cursor the records of its batch, and the frame their source. The frame before is
+// handed on when its records are elsewhere, or too much would be kept for them.
+func (p *pump) open(ctx context.Context, c *cursor, raw []byte) error {
+	codec := c.attributes & attrCodec
+	packed := codec != codecNone
+	if p.cols.n > 0 && (packed != p.packed || packed && len(p.src) > sourceBytes) {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
+	p.packed = packed
+	if !packed {
+		p.src, c.at = raw, c.batch.at+batchHeader
+		return nil
+	}
+	if p.cols.n == 0 {
+		p.lease.d.restart()
+	}
+	return p.inflate(ctx, c, raw[c.batch.at+batchHeader:])
+}
+
+// reopen decompresses the batch again when the decoder was lent to another.
+func (p *pump) reopen(ctx context.Context, c *cursor, raw []byte) error {
 	p.stolen = false
-	body, err := p.lease.d.inflate(h.attributes&attrCodec, records)
+	if !p.packed {
+		p.src = raw
+		return nil
+	}
+	done := c.at - c.begin
+	if err := p.inflate(ctx, c, raw[c.batch.at+batchHeader:]); err != nil {
+		return err
+	}
+	c.at = c.begin + done
+	return nil
+}
+
+// inflate decompresses a batch behind the source, in the decoder for large batches when it must be.
+func (p *pump) inflate(ctx context.Context, c *cursor, records []byte) error {
+	begin, err := p.lease.d.inflate(c.attributes&attrCodec, records)
 	if err == errLarge && p.pool == p.f.small {
 		if err = p.trade(ctx, p.f.large); err != nil {
-			return nil, err
+			return err
 		}
-		p.stolen = false
-		body, err = p.lease.d.inflate(h.attributes&attrCodec, records)
+		begin, err = p.lease.d.inflate(c.attributes&attrCodec, records)
 	}
 	if err == errLarge {
-		return nil, &RecordTooLargeError{
-			Topic: p.Topic, Partition: p.tp.Partition, Offset: h.base,
+		err = &RecordTooLargeError{
+			Topic: p.Topic, Partition: p.tp.Partition, Offset: c.base,
 			Size: int64(p.f.cfg.BatchBytes) + 1, Limit: int64(p.f.cfg.BatchBytes), What: "batch",
 		}
 	}
-	return body, err
+	if err != nil {
+		return err
+	}
+	p.stolen = false
+	p.src, c.begin, c.at = p.lease.d.out, begin, begin
+	return nil
 }
 
-// cursor is how far a batch has been decoded.
+// cursor is how far a batch has been decoded. Its records end where the source does.
 type cursor struct {
 	batch
-	body []byte
-	at   int   // index of the next record
-	left int32 // records to come
-	last int64 // offset delta of the last one
+	begin int   // index of the first record in the source
+	at    int   // of the next
+	left  int   // records to come
+	last  int64 // offset delta of the last one
 }
 
 // fill appends records to the frame until it is full or the batch is at its end. It is the loop
-// that everything else is here for: no allocation, no call that is not needed.
+// that everything else is here for: no allocation, no copy, no pointer stored.
 func (p *pump) fill(c *cursor) (full bool, err error) {
-	b, body := p.b, c.body
-	target := p.target
-	late := c.is(attrLogAppendTime)
+	cols, src := p.cols, p.src
+	cols.logAppend = c.is(attrLogAppendTime)
+	cols.reserve(min(c.left, p.target/8+1))
+	skip, stop := p.pos.Next-c.base, int64(math.MaxInt64)
+	if p.Until >= 0 {
+		stop = p.Until - c.base
+	}
+	var r record
 	for ; c.left > 0; c.left-- {
-		n, i := varint(body, c.at)
-		if i > len(body) || n < 0 || n > int64(len(body)-i) {
-			return false, corrupt("the record after offset %d is longer than its batch", c.base+c.last)
-		}
-		end := i + int(n)
-		rec := body[i:end:end]
-		time, k := varint(rec, 1)
-		delta, k := varint(rec, k)
-		if delta <= c.last || delta > int64(c.lastDelta) {
-			return false, corrupt("offset delta %d after %d in a batch at %d", delta, c.last, c.base)
-		}
-		key, k := field(rec, k)
-		value, k := field(rec, k)
-		count, k := varint(rec, k)
-		if k > len(rec) {
-			return false, corrupt("the record at offset %d is cut", c.base+delta)
+		if !r.parse(src, c.at) || r.delta <= c.last || r.delta > int64(c.lastDelta) {
+			return false, corrupt("the record after offset %d is cut or out of order", c.base+c.last)
 		}
 		var headers []byte
-		if count != 0 || k != len(rec) {
-			if headers, err = p.header(rec[k:], count); err != nil {
+		if r.headers != 0 || r.at != r.end {
+			if headers, err = p.header(src[r.at:r.end], r.headers); err != nil {
 				return false, err
 			}
 		}
-		offset := c.base + delta
-		if offset < p.pos.Next {
-			c.at, c.last = end, delta
+		if r.delta < skip {
+			c.at, c.last = r.end, r.delta
 			continue
 		}
-		if p.Until >= 0 && offset >= p.Until {
+		if r.delta >= stop {
 			return false, nil
 		}
-		size := recordBytes + len(key) + len(value) + len(headers)
-		if p.size+size > target && b.Len() > 0 {
+		size := recordBytes + max(r.keyLen, 0) + max(r.valueLen, 0) + len(headers)
+		if p.size+size > p.target && cols.n > 0 {
 			return true, nil
 		}
-		if offset-p.base > math.MaxInt32 {
-			if b.Len() == 0 {
+		offset := c.base + r.delta
+		if !cols.fits(offset) {
+			if cols.n == 0 {
 				p.pos.Next = offset // the frame without records that follows moves the base
 			}
 			return true, nil
 		}
-		if late {
-			time = c.maxTime
-		} else {
-			time += c.firstTime
-		}
-		b.Append(offset, time, key, value, headers)
-		if p.size += size; p.size > target && p.tooLarge() {
-			err := p.recordTooLarge(offset)
-			p.begin()
-			return false, err
+		p.append(c, &r, offset, headers)
+		if p.size += size; p.size > p.target && p.tooLarge() {
+			return false, p.recordTooLarge(offset)
 		}
 		p.pos.Next, p.pos.LeaderEpoch = offset+1, c.epoch
-		c.at, c.last = end, delta
+		c.at, c.last = r.end, r.delta
 	}
-	if c.at != len(body) {
-		return false, corrupt("%d bytes after the last record of the batch at offset %d", len(body)-c.at, c.base)
+	if c.at != len(src) {
+		return false, corrupt("%d bytes after the last record of the batch at offset %d", len(src)-c.at, c.base)
 	}
 	return false, nil
 }
 
-// field reads a nullable byte string at i. Null is nil, and empty is not.
-func field(rec []byte, i int) ([]byte, int) {
-	n, i := varint(rec, i)
-	if n < 0 {
-		if n != -1 {
-			i = invalid
+// append notes a record in the frame.
+func (p *pump) append(c *cursor, r *record, offset int64, headers []byte) {
+	cols, n := p.cols, p.cols.n
+	if cols.hasDeltas || offset != cols.base+int64(n) {
+		cols.gap(offset)
+	}
+	if headers != nil || cols.hasHeaders {
+		cols.section(headers)
+	}
+	if r.keyLen < 0 {
+		cols.nullKey()
+		r.keyLen = 0
+	}
+	if r.valueLen < 0 {
+		cols.nullValue()
+		r.valueLen = 0
+	}
+	cols.keyAt[n], cols.valueAt[n] = uint32(r.keyAt), uint32(r.valueAt)
+	binary.LittleEndian.PutUint32(cols.keyLens[4*n:], uint32(r.keyLen))
+	binary.LittleEndian.PutUint32(cols.valueLens[4*n:], uint32(r.valueLen))
+	if cols.timestamps {
+		time := c.firstTime + r.time
+		if cols.logAppend {
+			time = c.maxTime
 		}
-		return nil, i
+		binary.LittleEndian.PutUint64(cols.times[8*n:], uint64(time))
 	}
-	if i > len(rec) || n > int64(len(rec)-i) {
-		return nil, invalid
-	}
-	end := i + int(n)
-	return rec[i:end:end], end
+	cols.keyBytes += r.keyLen
+	cols.valueBytes += r.valueLen
+	cols.n++
 }
 
 // header turns a record's headers into a section of the frame. It is nil when they are not wanted.

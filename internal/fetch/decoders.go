@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-
-	"github.com/pillion/pillion/protocol/frame"
 )
 
 // scratchBytes is how large a batch may be decompressed in any decoder, and how much of it is kept.
@@ -16,19 +14,8 @@ const scratchBytes = 4 << 20
 // decoder is what it takes to make frames of batches. Few of them serve all pumps.
 type decoder struct {
 	inflater
-	builders [4]*frame.Builder // by kind
-	headers  []byte
-}
-
-// builder gives the builder of a kind of frames.
-func (d *decoder) builder(kind frame.Kind, timestamps bool) *frame.Builder {
-	b := d.builders[kind&3]
-	if b == nil {
-		b = frame.NewBuilder(kind)
-		d.builders[kind&3] = b
-	}
-	b.WithTimestamps(timestamps)
-	return b
+	columns columns
+	headers []byte // of one record
 }
 
 // decoders lends decoders. A pump that waits for its sink has nothing in its decoder that it could
@@ -107,7 +94,7 @@ func (p *decoders) put(l *lease) {
 	}
 	d := l.d
 	l.d = nil
-	d.shrink(scratchBytes)
+	d.shrink(scratchBytes + sourceBytes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pass(d)

@@ -12,6 +12,7 @@ func (p *pump) borrow(ctx context.Context, pool *decoders) error {
 	if err := pool.get(ctx, &p.lease); err != nil {
 		return err
 	}
+	p.lease.d.restart()
 	p.begin()
 	return nil
 }
@@ -28,8 +29,8 @@ func (p *pump) trade(ctx context.Context, pool *decoders) error {
 
 // begin starts an empty frame at the position after the frame before.
 func (p *pump) begin() {
-	p.b = p.lease.d.builder(p.Kind, p.Timestamps)
-	p.b.Reset(p.Stream, p.Partition.Epoch, p.base)
+	p.cols = &p.lease.d.columns
+	p.cols.reset(p.base, p.Timestamps)
 	p.size = emptyBytes
 	p.target = p.f.frameBytes()
 	if p.MaxFrame > 0 {
@@ -42,14 +43,15 @@ func (p *pump) begin() {
 //
 // INVARIANT: a frame's base is the next offset of the frame before.
 func (p *pump) flush(ctx context.Context) error {
-	if p.b.Len() == 0 && p.pos.Next == p.base {
+	if p.cols.n == 0 && p.pos.Next == p.base {
 		return nil
 	}
+	h := frame.Header{Kind: p.Kind, Stream: p.Stream, Epoch: p.Partition.Epoch, Next: p.pos.Next}
 	var checkpoint []byte
 	if p.Kind == frame.Restore && p.Checkpoint != nil {
 		checkpoint = p.Checkpoint(p.pos.Next, p.pos.LeaderEpoch)
 	}
-	f := p.b.Finish(make([]byte, 0, p.b.Size()+len(checkpoint)), p.pos.Next, checkpoint)
+	f := p.cols.finish(p.f.frames.get(p.cols.bytes() + len(checkpoint))[:0], h, p.src, checkpoint)
 	p.pool.offer(&p.lease)
 	err := p.Sink.Frame(ctx, f, p.pos)
 	kept := p.pool.reclaim(&p.lease)
@@ -67,20 +69,23 @@ func (p *pump) flush(ctx context.Context) error {
 
 // tooLarge says whether the frame, of one record then, is more than the worker takes.
 func (p *pump) tooLarge() bool {
-	return p.MaxFrame > 0 && p.b.Len() == 1 && int64(p.frameSize()) > p.MaxFrame
+	return p.MaxFrame > 0 && p.cols.n == 1 && int64(p.frameSize()) > p.MaxFrame
 }
 
 func (p *pump) frameSize() int {
-	size := p.b.Size()
+	size := p.cols.bytes()
 	if p.Kind == frame.Restore && p.Checkpoint != nil {
 		size += frame.MaxCheckpoint
 	}
 	return size
 }
 
+// recordTooLarge takes the record out of the frame again.
 func (p *pump) recordTooLarge(offset int64) error {
-	return &RecordTooLargeError{
+	err := &RecordTooLargeError{
 		Topic: p.Topic, Partition: p.tp.Partition, Offset: offset,
 		Size: int64(p.frameSize()), Limit: p.MaxFrame, What: "frame",
 	}
+	p.begin()
+	return err
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pillion/pillion/internal/kafka"
-	"github.com/pillion/pillion/protocol/frame"
 )
 
 // maxCorrupt is how often bytes that are bad are fetched again before the partition is stopped.
@@ -29,12 +28,13 @@ type pump struct {
 	// The frame that is being built. Its base is the position after the frame before.
 	base   int64
 	size   int // at most so many bytes so far
+	target int // it is cut before it has more than this
 	lease  lease
 	pool   *decoders // of lease
-	b      *frame.Builder
-	target int  // the frame is cut before it has more bytes than this
-	late   bool // its timestamps are LogAppendTime
-	stolen bool // the decoder, and with it what was decompressed, is not the one of before
+	cols   *columns  // of lease
+	src    []byte    // what cols point into
+	packed bool      // src is decompressed
+	stolen bool      // lease is another one than before, and has nothing of src
 	aborts abortFilter
 
 	// What the partition has come to since it was read last.

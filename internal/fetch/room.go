@@ -12,17 +12,16 @@ import (
 type room struct {
 	limit int64
 
+	free    *freeList
 	mu      sync.Mutex
 	used    int64
 	refused bool   // somebody was sent away: call freed when there is room again
 	freed   func() // set before use
 
-	pools [128]sync.Pool // of *buffer, by class
-	keep  int            // the largest buffer that is used again
 }
 
-func newRoom(limit int64, keep int) *room {
-	return &room{limit: limit, keep: keep, freed: func() {}}
+func newRoom(limit int64, free *freeList) *room {
+	return &room{limit: limit, free: free, freed: func() {}}
 }
 
 // take takes n bytes of the room when, with them, no more than most are used.
@@ -85,8 +84,6 @@ func (g *grant) end() {
 // buffer is the record bytes of one partition of one response.
 type buffer struct {
 	b     []byte
-	full  []byte // all of its memory
-	index int    // of its pool, -1: none
 	room  *room
 	taken int64
 }
@@ -101,8 +98,7 @@ func (r *room) buffer(g *grant, size int) *buffer {
 		}
 		g.taken += more
 	}
-	buf := r.memory(size)
-	buf.taken = max(need, 0)
+	buf := &buffer{b: r.free.get(size), room: r, taken: max(need, 0)}
 	g.taken -= buf.taken
 	g.end()
 	return buf
@@ -117,31 +113,14 @@ func class(size int) (index, capacity int) {
 	return 4*e + (capacity-1)/step - 4, capacity
 }
 
-func (r *room) memory(size int) *buffer {
-	index, capacity := class(size)
-	if capacity > r.keep {
-		return &buffer{b: make([]byte, size), room: r, index: -1}
-	}
-	buf, ok := r.pools[index].Get().(*buffer)
-	if !ok {
-		buf = &buffer{full: make([]byte, capacity), index: index}
-	}
-	buf.room, buf.b = r, buf.full[:size]
-	return buf
-}
-
 // done gives the buffer back for others to use. Nothing may look at its bytes any more.
 func (b *buffer) done() {
-	r, taken := b.room, b.taken
-	b.b, b.taken = nil, 0
-	if b.index >= 0 {
-		r.pools[b.index].Put(b)
-	}
-	r.give(taken)
+	b.room.free.put(b.b)
+	b.drop()
 }
 
 // drop gives back the room, but not the memory: a connection may still write to it.
 func (b *buffer) drop() {
 	b.room.give(b.taken)
-	b.taken, b.b, b.full, b.index = 0, nil, nil, -1
+	b.b, b.taken = nil, 0
 }
