@@ -1,0 +1,64 @@
+"""connect(): options checked and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from ._connection import Connection, Options, running
+from ._declare import Global, Set, declare
+from ._dial import address
+
+DEFAULT_WINDOW = 1 << 20
+DEFAULT_MAX_FRAME = 128 << 20
+
+
+def connect(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    sets: Sequence[Set] = (),
+    globals: Sequence[Global] = (),
+    outputs: Sequence[str] = (),
+    group: str | None = None,
+    replicas: int | None = None,
+    advertise: str = "",
+    window: int = DEFAULT_WINDOW,
+    max_frame: int = DEFAULT_MAX_FRAME,
+    name: str = "pillion-python",
+    connect_timeout: float | None = None,
+) -> Connection:
+    """Make a connection to the sidecar; use it in ``async with``.
+
+    url is ``ws://host:port`` or ``unix:/path``; without it PILLION_URL counts. token is the secret
+    itself; without it the file that PILLION_TOKEN_FILE names is read at each connect.
+
+    window is how many bytes the sidecar may send ahead, for the connection and for each stream;
+    max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
+    tried again for ever, with one sentence on stderr after three seconds; with connect_timeout
+    (4 s inside pillion.run) entering ``async with`` raises SidecarUnreachable then.
+    """
+    program = running.get()
+    if connect_timeout is None and program is not None:
+        connect_timeout = program.connect_timeout
+    return Connection(
+        Options(
+            where=address(url),
+            token=token,
+            declaration=declare(sets, globals, outputs, group),
+            window=window,
+            max_frame=max_frame,
+            name=name,
+            version=_version(),
+            connect_timeout=connect_timeout,
+            replicas=replicas,
+            advertise=advertise,
+        )
+    )
+
+
+def _version() -> str:
+    try:
+        return version("pillion")
+    except PackageNotFoundError:  # run from a checkout
+        return "0.0.0"

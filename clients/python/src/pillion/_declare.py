@@ -1,0 +1,99 @@
+"""What a worker declares: sets of sources and tables, global tables, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ._codes import Code
+from ._messages import GlobalDeclaration, SetDeclaration, TableDeclaration
+from .errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that this worker writes. Its truth is the changelog topic.
+
+    Without a changelog's name it is ``<group>-<name>-changelog``; a missing one is created.
+    """
+
+    name: str
+    changelog: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A read-only table of a set: its truth is a topic that others write."""
+
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A read-only table of which this worker holds every partition."""
+
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Source topics that are read together, by partition, and the tables kept with them."""
+
+    name: str
+    sources: Sequence[str]
+    tables: Sequence[Table | SourceTable | str] = ()
+    """A plain string is a Table of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """All of it, checked for what can be seen without Kafka."""
+
+    sets: list[SetDeclaration] = field(default_factory=list[SetDeclaration])
+    globals: list[GlobalDeclaration] = field(default_factory=list[GlobalDeclaration])
+    outputs: list[str] = field(default_factory=list[str])
+    group: str = ""
+
+
+def declare(
+    sets: Sequence[Set], globals_: Sequence[Global], outputs: Sequence[str], group: str | None
+) -> Declaration:
+    """Turn what the user wrote into what hello carries. Raises UsageError in one sentence."""
+    if isinstance(outputs, str):
+        raise _bad(f"outputs is the string {outputs!r}; give a list of topics")
+    for each in sets:
+        if isinstance(each.sources, str) or not each.sources:
+            raise _bad(f"set {each.name!r} needs a list of one or more source topics")
+    made = Declaration(
+        sets=[SetDeclaration(s.name, list(s.sources), [_table(t) for t in s.tables]) for s in sets],
+        globals=[GlobalDeclaration(each.name, each.topic) for each in globals_],
+        outputs=list(outputs),
+        group=group or "",
+    )
+    _once("set or global table", [s.name for s in made.sets] + [g.name for g in made.globals])
+    _once("source topic", [topic for s in made.sets for topic in s.sources])
+    _once("table", [t.name for s in made.sets for t in s.tables] + [g.name for g in made.globals])
+    _once("output", made.outputs)
+    return made
+
+
+def _table(table: Table | SourceTable | str) -> TableDeclaration:
+    if isinstance(table, str):
+        return TableDeclaration(table)
+    if isinstance(table, SourceTable):
+        return TableDeclaration(table.name, source_topic=table.topic)
+    return TableDeclaration(table.name, changelog=table.changelog)
+
+
+def _once(what: str, names: list[str]) -> None:
+    for i, name in enumerate(names):
+        if not name:
+            raise _bad(f"a {what} has no name; give it one")
+        if name in names[:i]:
+            raise _bad(f"the {what} {name!r} is declared twice; declare it once")
+
+
+def _bad(message: str) -> UsageError:
+    return UsageError(message, Code.BAD_DECLARATION)

@@ -1,0 +1,75 @@
+"""The queue between the protocol core and user code. Pure.
+
+INVARIANT: events of one task leave in the order in which they happened.
+INVARIANT: once an epoch is lost, no batch of it leaves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from . import events as ev
+from ._tasks import Task
+
+
+class EventQueue:
+    """Events that user code has not taken yet. Outlives connections."""
+
+    def __init__(self) -> None:
+        self._events: deque[ev.Event] = deque()
+        self._overtaking = 0  # events at the front that have overtaken
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: ev.Event) -> None:
+        """Append an event."""
+        self._events.append(event)
+
+    def overtake(self, event: ev.Revoking | ev.Lost | ev.Reset) -> None:
+        """Put an event before all others but earlier ones of its task and earlier overtakers."""
+        at = self._overtaking
+        for i in range(len(self._events) - 1, at - 1, -1):
+            if getattr(self._events[i], "task", None) is event.task:
+                at = i + 1
+                break
+        self._events.insert(at, event)
+        if at == self._overtaking:
+            self._overtaking += 1
+
+    def drop(self, match: Callable[[ev.Event], bool], dropped: Callable[[ev.Event], None]) -> None:
+        """Take out the events that match; dropped is called with each."""
+        # Overtakers, which stand at the front, never match: their count stays right.
+        going = [event for event in self._events if match(event)]
+        if going:
+            self._events = deque(event for event in self._events if not match(event))
+        for event in going:
+            dropped(event)
+
+    def take(self) -> ev.Event | None:
+        """Remove the first event; None when there is none."""
+        if not self._events:
+            return None
+        if self._overtaking:
+            self._overtaking -= 1
+        return self._events.popleft()
+
+
+def useless_after_end(task: Task) -> Callable[[ev.Event], bool]:
+    """Match what means nothing once a task is revoked or lost."""
+
+    def match(event: ev.Event) -> bool:
+        useless = isinstance(event, ev.Restore | ev.Records | ev.Restoring | ev.Restored)
+        return useless and event.task is task
+
+    return match
+
+
+def rows_of(task: Task, table: str) -> Callable[[ev.Event], bool]:
+    """Match the queued rows of one table."""
+
+    def match(event: ev.Event) -> bool:
+        return isinstance(event, ev.Restore) and event.task is task and event.table == table
+
+    return match

@@ -1,0 +1,258 @@
+"""Tables: the stores of a worker's tasks, kept right by the events of its connection.
+
+Flow: Tables stands between the connection and user code. It opens stores at Assigned, applies
+Restore, wipes at Reset, closes at Lost and after Revoking, and gives the answers that belong to
+each; user code sees the same events and needs to act on Records alone. What it writes is kept in an
+overlay; commit() sends the overlay as changelog and moves it into the store once it is committed.
+
+INVARIANT: a store takes a commit only after it was committed, and only in the epoch it was made in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from types import TracebackType
+
+from . import events as ev
+from ._batch import Batch
+from ._commits import Committed, Outputs
+from ._connection import Connection
+from ._notice import logger
+from ._tasks import Task
+from .errors import CommitError, ConnectionLost, StoreError, UsageError
+from .stores import MemoryStores, Store, Stores
+
+
+class TableView(MutableMapping[bytes, bytes]):
+    """One table of one task: the committed rows, and over them what is not committed yet.
+
+    A source or global table is read-only. Iteration and len() walk the whole table.
+    """
+
+    def __init__(self, name: str, store: Store, *, writable: bool) -> None:
+        self.name = name
+        self.store = store
+        self._writable = writable
+        self._overlay: dict[bytes, bytes | None] = {}
+
+    def __getitem__(self, key: bytes) -> bytes:
+        value = self._overlay[key] if key in self._overlay else self.store.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._write(key, value)
+
+    def __delitem__(self, key: bytes) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._write(key, None)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for key, _ in self.store.items():
+            if key not in self._overlay:
+                yield key
+        for key, value in list(self._overlay.items()):
+            if value is not None:
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _write(self, key: bytes, value: bytes | None) -> None:
+        if not self._writable:
+            raise UsageError(f"table {self.name!r} is read-only; only its topic changes it")
+        if type(key) is not bytes or (value is not None and type(value) is not bytes):
+            raise UsageError(
+                f"table {self.name!r} takes bytes as keys and values; encode them first"
+            )
+        self._overlay[key] = value
+
+    def take_overlay(self) -> dict[bytes, bytes | None]:
+        """What is not committed yet; the caller commits it or gives it up."""
+        return self._overlay
+
+
+class _TaskTables:
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.tables: dict[str, TableView] = {}
+        self.next: dict[str, int] = {}  # positions after the batches that user code has taken
+
+    def close(self) -> None:
+        for table in self.tables.values():
+            try:
+                table.store.close()
+            except StoreError as error:
+                logger.warning("%s", error)
+
+
+class Tables:
+    """Iterate over it instead of the connection: ``async for event in tables``."""
+
+    def __init__(self, conn: Connection, stores: Stores | None = None) -> None:
+        self.conn = conn
+        self._stores: Stores = stores or MemoryStores()
+        self._tasks: dict[str, _TaskTables] = {}
+        self._leaving: Task | None = None
+
+    def __enter__(self) -> Tables:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all stores. Idempotent."""
+        for tables in self._tasks.values():
+            tables.close()
+        self._tasks.clear()
+
+    def __getitem__(self, of: Task | Batch) -> Mapping[str, TableView]:
+        """The tables of a task, or of a batch's task."""
+        task = of.task if isinstance(of, Batch) else of
+        found = self._tasks.get(task.name)
+        if found is None or found.task is not task:
+            raise UsageError(f"task {task.name} of epoch {task.epoch} has no open tables")
+        return found.tables
+
+    def lookup(self, table: str, key: bytes) -> bytes | None:
+        """Find a key in a global table, whatever its partition."""
+        for tables in self._tasks.values():
+            if tables.task.role == "global" and table in tables.tables:
+                value = tables.tables[table].get(key)
+                if value is not None:
+                    return value
+        return None
+
+    def __aiter__(self) -> AsyncIterator[ev.Event]:
+        return self
+
+    async def __anext__(self) -> ev.Event:
+        self._leave()
+        event = await self.conn.__anext__()
+        try:
+            self._handle(event)
+        except StoreError as error:
+            # The store is of no use now. The sidecar opens the task anew.
+            logger.warning("%s", error)
+            table = event.table if isinstance(event, ev.Restore | ev.Reset) else ""
+            self.conn.fail(event.task, error.message, table=table)  # type: ignore[union-attr]
+        return event
+
+    async def commit(
+        self, of: Batch | ev.Records | Task, *, outputs: Outputs | None = None
+    ) -> Committed | None:
+        """Commit what the task wrote and consumed since its last commit, and outputs.
+
+        Returns None when the epoch or the connection ended first: Lost follows, and the records
+        come again. Raises the CommitError when another attempt would end alike.
+        """
+        task = of if isinstance(of, Task) else of.task
+        mine = self._tasks.get(task.name)
+        if mine is None or mine.task is not task:
+            return None
+        writes = {name: dict(t.take_overlay()) for name, t in mine.tables.items()}
+        changelog = {name: list(rows.items()) for name, rows in writes.items() if rows}
+        try:
+            done = await self.conn.commit(task, mine.next, changelog=changelog, outputs=outputs)  # type: ignore[arg-type]
+        except (CommitError, ConnectionLost) as error:
+            if not error.retriable:
+                raise
+            logger.info("%s", error)
+            return None
+        if self._tasks.get(task.name) is mine:
+            self._land(mine, writes, done)
+        return done
+
+    def _land(
+        self, mine: _TaskTables, writes: Mapping[str, Mapping[bytes, bytes | None]], done: Committed
+    ) -> None:
+        for name, rows in writes.items():
+            if not rows:
+                continue
+            table = mine.tables[name]
+            table.store.apply_commit(rows, done.checkpoints[name])
+            overlay = table.take_overlay()
+            for key, value in rows.items():
+                if overlay.get(key, b"") is value:  # not written again meanwhile
+                    del overlay[key]
+
+    def _handle(self, event: ev.Event) -> None:
+        match event:
+            case ev.Assigned(task):
+                self._drop(task.name)
+                self._opened(task)
+            case ev.Restore(task, batch):
+                if tables := self._of(task):
+                    tables.tables[batch.name].store.apply(batch)
+            case ev.Records(task, batch):
+                if tables := self._of(task):
+                    tables.next[batch.topic] = batch.next_offset
+            case ev.Restored(task):
+                if tables := self._of(task):
+                    for table in tables.tables.values():
+                        table.store.flush()
+                self.conn.ready(task)
+            case ev.Promoted(task, was) | ev.Demoted(task, was):
+                self._adopt(task, was)
+                if isinstance(event, ev.Promoted):
+                    self.conn.ready(task)
+            case ev.Reset(task, table, _, _):
+                if tables := self._of(task):
+                    tables.tables[table].store.wipe()
+                    self.conn.opened(task, {table: None})
+            case ev.Revoking(task, _, _):
+                self._leaving = task
+            case ev.Lost(task, _, _):
+                if self._of(task):
+                    self._drop(task.name)
+            case _:
+                pass
+
+    def _opened(self, task: Task) -> None:
+        mine = _TaskTables(task)
+        try:
+            for name, stream in task.tables.items():
+                store = self._stores.open(task, name)
+                writable = stream.kind == "changelog" and task.role == "active"
+                mine.tables[name] = TableView(name, store, writable=writable)
+            checkpoints = {name: table.store.checkpoint() for name, table in mine.tables.items()}
+        except StoreError:
+            mine.close()
+            raise
+        self._tasks[task.name] = mine
+        self.conn.opened(task, checkpoints)
+
+    def _adopt(self, task: Task, was: Task) -> None:
+        old = self._of(was)
+        if old is None:
+            return
+        now = self._tasks[task.name] = _TaskTables(task)
+        for name, table in old.tables.items():
+            table.store.flush()
+            writable = task.tables[name].kind == "changelog" and task.role == "active"
+            now.tables[name] = TableView(name, table.store, writable=writable)
+
+    def _leave(self) -> None:
+        """Answer Revoking once user code has seen it, and has made its last commit."""
+        task, self._leaving = self._leaving, None
+        if task is None:
+            return
+        if self._of(task):
+            self._drop(task.name)
+        self.conn.release(task)
+
+    def _of(self, task: Task) -> _TaskTables | None:
+        found = self._tasks.get(task.name)
+        return found if found is not None and found.task is task else None
+
+    def _drop(self, name: str) -> None:
+        if tables := self._tasks.pop(name, None):
+            tables.close()

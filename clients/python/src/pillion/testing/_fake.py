@@ -1,0 +1,129 @@
+"""A sidecar in Python: a real websocket server whose every message the test decides.
+
+Flow: FakeSidecar listens; accept() gives the next worker that has connected and said hello; its
+methods send what a sidecar sends and wait for what the worker answers. Nothing happens by itself
+but credit, which is given back as frames arrive (withhold_credit stops that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from .. import _codes
+from .. import _messages as m
+from ._worker import WITHIN, FakeWorker
+
+LIMITS = m.Limits(128 << 20, 1 << 20, 16 << 20, 2)
+DEADLINES = m.Deadlines(10_000, 10_000, 300_000)
+
+
+class FakeSidecar:
+    """Use it in ``async with``; url is where the worker connects."""
+
+    def __init__(
+        self,
+        *,
+        path: str | None = None,
+        port: int = 0,
+        token: str | None = None,
+        limits: m.Limits = LIMITS,
+        credit: m.Window | None = None,
+        guarantee: m.Guarantee = "at_least_once",
+    ) -> None:
+        self.token = token
+        self.limits = limits
+        self.credit = credit or m.Window(32 << 20, 16 << 20)
+        self.guarantee: m.Guarantee = guarantee
+        self.refuse_with: int | None = None
+        """An HTTP status for every handshake from now on."""
+        self._path = path
+        self._port = port
+        self._server: Server | None = None
+        self._workers: asyncio.Queue[FakeWorker] = asyncio.Queue()
+        self._sessions = 0
+
+    async def __aenter__(self) -> FakeSidecar:
+        protocols = [Subprotocol(_codes.SUBPROTOCOL)]
+        if self._path is not None:
+            self._server = await unix_serve(
+                self._serve,
+                self._path,
+                subprotocols=protocols,
+                compression=None,
+                ping_interval=None,
+                process_request=self._check,
+                max_size=None,
+                close_timeout=1,
+            )
+        else:
+            self._server = await serve(
+                self._serve,
+                "127.0.0.1",
+                self._port,
+                subprotocols=protocols,
+                compression=None,
+                ping_interval=None,
+                process_request=self._check,
+                max_size=None,
+                close_timeout=1,
+            )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """Where the worker connects."""
+        if self._path is not None:
+            return f"unix:{self._path}"
+        assert self._server is not None
+        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def accept(self, *, welcome: bool = True) -> FakeWorker:
+        """Wait for the next worker's hello, and welcome it."""
+        async with asyncio.timeout(WITHIN):
+            worker = await self._workers.get()
+        worker.hello = await worker.expect(m.Hello)
+        if welcome:
+            self._sessions += 1
+            await worker.send(
+                m.Welcome(
+                    re=worker.hello.id,
+                    version=1,
+                    session=f"c{self._sessions}",
+                    sidecar=m.Software("fake", "0"),
+                    group=worker.hello.group or "test",
+                    guarantee=self.guarantee,
+                    limits=self.limits,
+                    credit=self.credit,
+                    deadlines=DEADLINES,
+                )
+            )
+        return worker
+
+    def _check(self, connection: ServerConnection, request: Request) -> Response | None:
+        status = self.refuse_with
+        if (
+            self.token is not None
+            and request.headers.get("Authorization") != f"Bearer {self.token}"
+        ):
+            status = 401
+        return connection.respond(status, "refused\n") if status else None
+
+    async def _serve(self, websocket: ServerConnection) -> None:
+        worker = FakeWorker(self.credit, websocket)
+        self._workers.put_nowait(worker)
+        await worker.read()
