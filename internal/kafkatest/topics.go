@@ -16,13 +16,25 @@ import (
 // that is there already is an error.
 func CreateTopic(t testing.TB, addrs []string, name string, partitions int32, configs map[string]string) {
 	t.Helper()
-	with(t, "create topic "+name, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		if err := createTopic(ctx, cl, name, partitions, configs); err != nil {
-			return err
-		}
-		return again(ctx, "wait for leaders of "+name, func() (bool, error) {
-			return hasLeaders(ctx, cl, name, int(partitions))
-		})
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	if err := TryCreateTopic(ctx, addrs, name, partitions, configs); err != nil {
+		t.Fatalf("kafkatest: create topic %s at %v: %v", name, addrs, err)
+	}
+}
+
+// TryCreateTopic is CreateTopic outside of tests.
+func TryCreateTopic(ctx context.Context, addrs []string, name string, partitions int32, configs map[string]string) error {
+	cl, err := client(addrs)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if err := createTopic(ctx, cl, name, partitions, configs); err != nil {
+		return err
+	}
+	return again(ctx, "wait for leaders", func() (bool, error) {
+		return hasLeaders(ctx, cl, name, int(partitions))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -164,6 +165,30 @@ func (k *Kafka) Stop(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Wait waits until the context ends; a node that ends before is an error.
+func (k *Kafka) Wait(ctx context.Context) error {
+	ended := make(chan *Node, len(k.Nodes))
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for _, n := range k.Nodes {
+		all.Go(func() {
+			select {
+			case <-n.Done():
+				ended <- n
+			case <-ctx.Done():
+			}
+		})
+	}
+	select {
+	case n := <-ended:
+		return fmt.Errorf("node %d ended by itself\n%s", n.ID, n.Log(20))
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // Close kills what is running, and gives the ports back. The data stays.
