@@ -22,7 +22,7 @@ func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.W
 	}
 	c := &commit{conn: conn, msg: msg, writes: w, delivered: delivered}
 	if w != nil {
-		c.dest = t.destinations(w)
+		c.dest, c.refuse = t.destinations(w)
 	}
 	if len(t.commits) >= m.cfg.Limits.MaxOutstandingCommits {
 		c.refuse = &Result{Outcome: Refused, Code: protocol.CodeTooManyCommits, Message: fmt.Sprintf(

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/protocol/frame"
 )
 
 func TestCommitProducesThenCommitsPositionsThenAnswers(t *testing.T) {
@@ -46,6 +47,16 @@ func TestPositionsThatDoNotFitAreAborted(t *testing.T) {
 			s.on(s.commit(1, 1, next, false), "send 1 aborted s/0 1 1 bad_position", "send 1 lost s/0 1 commit_failed", "take over s/0")
 		})
 	}
+}
+
+func TestWritesToAStreamOfAnotherTaskAreAborted(t *testing.T) {
+	s := running(t)
+	foreign := s.commit(1, 1, 20, true)
+	b := frame.NewBuilder(frame.Writes)
+	b.Reset(1, 1, 1) // the source's stream
+	b.Append(1, 0, []byte("k"), []byte("v"), nil)
+	foreign.Writes.Frames = append(foreign.Writes.Frames, b.Finish(nil, 0, nil))
+	s.on(foreign, "send 1 aborted s/0 1 1 unknown_stream", "send 1 lost s/0 1 commit_failed", "take over s/0")
 }
 
 func TestAThirdOutstandingCommitIsAborted(t *testing.T) {

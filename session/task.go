@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pillion/pillion/protocol"
@@ -100,30 +101,35 @@ type commit struct {
 	points    map[string]string // checkpoints by table
 }
 
-// destinations sorts the frames of a commit by where they go. The bridge has refused frames of
-// streams that are not writable.
-func (t *task) destinations(w *protocol.Writes) []StreamWrites {
+// destinations sorts the frames of a commit by where they go. It refuses a stream that is none of the
+// task's: the bridge only knows that it may be written to.
+func (t *task) destinations(w *protocol.Writes) ([]StreamWrites, *Result) {
 	var list []StreamWrites
 	index := map[uint32]int{}
 	for _, f := range w.Frames {
 		h, err := frame.ParseHeader(f)
 		if err != nil {
-			continue // checked by the bridge
+			return nil, &Result{Outcome: Refused, Code: protocol.CodeBadMessage, Message: err.Error()}
 		}
 		i, ok := index[h.Stream]
 		if !ok {
+			to := t.destination(h.Stream)
+			if to.Topic == "" {
+				return nil, &Result{Outcome: Refused, Code: protocol.CodeUnknownStream, Message: fmt.Sprintf(
+					"stream %d of commit %d is not one that task %s writes to", h.Stream, w.ID, t.id)}
+			}
 			i = len(list)
 			index[h.Stream] = i
-			list = append(list, t.destination(h.Stream))
+			list = append(list, to)
 		}
 		list[i].Frames = append(list[i].Frames, f)
 	}
-	return list
+	return list, nil
 }
 
 func (t *task) destination(stream uint32) StreamWrites {
 	for _, tb := range t.tables {
-		if tb.stream.Stream == stream {
+		if tb.stream.Stream == stream && tb.stream.Kind == protocol.TableChangelog {
 			return StreamWrites{Topic: tb.stream.Topic, Table: tb.stream.Name, Partition: t.id.Partition}
 		}
 	}

@@ -86,7 +86,7 @@ func (c *child) Run(ctx context.Context, drained <-chan struct{}) (int, error) {
 	}
 }
 
-// once runs one life of the worker. killed: it was ended by a signal or crashed (exit code 1).
+// once runs one life of the worker. killed: it was ended by a signal, crashed (exit code 1), or says that another start may cure it (3).
 func (c *child) once(ctx context.Context, drained <-chan struct{}) (code int, killed bool, err error) {
 	cmd := exec.Command(c.command[0], c.command[1:]...)
 	cmd.Env = c.env
@@ -150,7 +150,7 @@ func exitCode(err error) (code int, killed bool, fault error) {
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal()), true, nil
 	}
-	return exit.ExitCode(), exit.ExitCode() == 1, nil
+	return exit.ExitCode(), exit.ExitCode() == 1 || exit.ExitCode() == 3, nil
 }
 
 // prefixed copies lines with the worker's label in front.

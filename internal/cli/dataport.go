@@ -59,7 +59,7 @@ func (h restoreEvents) Failed(r restore.Request, err error) {
 }
 
 // feedPort is the session's Feeder.
-type feedPort struct{ manager *feed.Manager }
+type feedPort struct{ manager *feed.Feeder }
 
 func (p feedPort) Start(e session.StartFeed, g *gate.Gate) func() {
 	return p.manager.Start(feed.Request{

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"os/signal"
@@ -86,62 +84,71 @@ func relay(ctx context.Context, signals <-chan os.Signal, pairs []*pair, stop fu
 }
 
 // newPair makes the sidecar of a worker, and the worker when there is a command.
-func (p *process) newPair(o *options, i int) (*pair, error) {
+func (p *process) newPair(o *options, i int) (made *pair, err error) {
+	made = &pair{}
+	defer func() {
+		if err != nil {
+			made.close()
+		}
+	}()
 	s := o.Settings
-	name := "pillion"
-	if o.workers > 1 {
-		name = fmt.Sprintf("pillion-%d", i+1)
+	if len(o.command) > 0 {
+		if made.dir, err = os.MkdirTemp("", "pillion-"); err != nil {
+			return made, err
+		}
+		if s, err = o.beside(made.dir, i); err != nil {
+			return made, err
+		}
 	}
-	made := &pair{child: nil}
 	token, err := readToken(s.TokenFile)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
-	if len(o.command) > 0 {
-		dir, err := os.MkdirTemp("", "pillion-")
-		if err != nil {
-			return nil, err
-		}
-		made.dir = dir
-		if o.given["listen"] == "" {
-			s.Listen = "unix:" + filepath.Join(dir, "worker.sock")
-		} else if o.workers > 1 {
-			return nil, usagef("--listen names one address, but --workers is %d: leave --listen out", o.workers)
-		}
-		if o.given["ops_listen"] == "" {
-			s.OpsListen = ""
-		} else if o.workers > 1 && i > 0 {
-			if s.OpsListen, err = nthPort(s.OpsListen, i); err != nil {
-				return nil, err
-			}
-		}
-		if token == "" {
-			if token, s.TokenFile, err = makeToken(dir); err != nil {
-				made.close()
-				return nil, err
-			}
-		}
-	}
-	log := newLogger(s, p, name)
+	log := newLogger(s, p, numbered("pillion", o, i))
 	for _, w := range o.warnings {
 		log.Warn(w)
 	}
 	if made.sidecar, err = newSidecar(s, token, log); err != nil {
-		made.close()
-		return nil, err
+		return made, err
 	}
-	if len(o.command) > 0 {
-		label := "worker"
-		if o.workers > 1 {
-			label = fmt.Sprintf("worker-%d", i+1)
-		}
-		env := append(without(p.environ, "PILLION_URL", "PILLION_TOKEN_FILE"),
-			"PILLION_URL="+made.sidecar.bridge.URL(), "PILLION_TOKEN_FILE="+s.TokenFile)
-		made.child = newChild(o.command, env, label, p.stdout, p.stderr, log, o.restart)
-	} else {
+	if len(o.command) == 0 {
 		log.Info("waiting for a worker", "url", made.sidecar.bridge.URL())
+		return made, nil
 	}
+	env := append(without(p.environ, "PILLION_URL", "PILLION_TOKEN_FILE"),
+		"PILLION_URL="+made.sidecar.bridge.URL(), "PILLION_TOKEN_FILE="+s.TokenFile)
+	made.child = newChild(o.command, env, numbered("worker", o, i), p.stdout, p.stderr, log, o.restart)
 	return made, nil
+}
+
+func numbered(name string, o *options, i int) string {
+	if o.workers > 1 {
+		return fmt.Sprintf("%s-%d", name, i+1)
+	}
+	return name
+}
+
+// beside are the settings of the i-th sidecar that has its worker as a child: a socket and a token of
+// its own in dir, and probes only when they are asked for.
+func (o *options) beside(dir string, i int) (Settings, error) {
+	s := o.Settings
+	if o.given["listen"] == "" {
+		s.Listen = "unix:" + filepath.Join(dir, "worker.sock")
+	} else if o.workers > 1 {
+		return s, usagef("--listen names one address, but --workers is %d: leave --listen out", o.workers)
+	}
+	if o.given["ops_listen"] == "" {
+		s.OpsListen = ""
+	} else if i > 0 {
+		var err error
+		if s.OpsListen, err = nthPort(s.OpsListen, i); err != nil {
+			return s, err
+		}
+	}
+	if s.TokenFile == "" {
+		s.TokenFile = filepath.Join(dir, "token")
+	}
+	return s, nil
 }
 
 func without(environ []string, names ...string) []string {
@@ -157,28 +164,4 @@ func without(environ []string, names ...string) []string {
 		}
 	}
 	return kept
-}
-
-func readToken(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return "", usagef("cannot read token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(raw))
-	if token == "" {
-		return "", usagef("token_file %s is empty: write a token into it", path)
-	}
-	return token, nil
-}
-
-func makeToken(dir string) (token, path string, err error) {
-	raw := make([]byte, 16)
-	if _, err := rand.Read(raw); err != nil {
-		return "", "", err
-	}
-	token, path = hex.EncodeToString(raw), filepath.Join(dir, "token")
-	return token, path, os.WriteFile(path, []byte(token+"\n"), 0o600)
 }

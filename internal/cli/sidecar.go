@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,6 +19,9 @@ import (
 	"github.com/pillion/pillion/session"
 )
 
+// fetchBytes is how much of Kafka's record batches is held at most, for all partitions together.
+const fetchBytes = 64 << 20
+
 // sidecar is every part of one sidecar, put together.
 type sidecar struct {
 	settings Settings
@@ -30,7 +32,7 @@ type sidecar struct {
 	bridge   *bridge.Server
 	fetcher  *fetch.Fetcher
 	restore  *restore.Manager
-	feed     *feed.Manager
+	feed     *feed.Feeder
 	producer *produce.Producer
 	metrics  *ops.Metrics
 	ops      *ops.Server // nil: off
@@ -72,7 +74,7 @@ func newSidecar(s Settings, token string, log hclog.Logger) (c *sidecar, err err
 			return nil, err
 		}
 	}
-	log.Info("memory bound of one worker", "bridge_bytes", listener.MemoryBound(), "fetch_bytes", c.fetcher.MemoryBound())
+	log.Info("memory bound of one worker", "bridge_bytes", listener.MemoryBound(), "fetch_bytes", fetchBytes)
 	return c, nil
 }
 
@@ -88,7 +90,7 @@ func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
 func (c *sidecar) makeDataPath() (err error) {
 	post := c.runner.Post
 	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics}
-	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, Logger: c.log.Named("fetch")}); err != nil {
+	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, BufferBytes: fetchBytes, Logger: c.log.Named("fetch")}); err != nil {
 		return err
 	}
 	c.restore, err = restore.New(restore.Config{
