@@ -56,6 +56,9 @@ func (s *Server) refuse(r *http.Request) *refusal {
 
 // authorized compares the bearer token in constant time, whatever its length.
 func (s *Server) authorized(r *http.Request) bool {
+	if s.cfg.Token == "" {
+		return true
+	}
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return false

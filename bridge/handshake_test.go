@@ -234,3 +234,10 @@ func TestFloodOfUpgrades(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutATokenNoneIsAskedFor(t *testing.T) {
+	s := &Server{cfg: Config{}}
+	if !s.authorized(&http.Request{Header: http.Header{}}) {
+		t.Error("a listener without a token asks for one")
+	}
+}

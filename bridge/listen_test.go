@@ -32,7 +32,6 @@ func TestListenIsRefusedInWords(t *testing.T) {
 		}
 	}
 	for part, cfg := range map[string]Config{
-		"needs a token":         {Listen: "127.0.0.1:0"},
 		"max_commit_bytes must": {Listen: "127.0.0.1:0", Token: "t", MaxCommitBytes: -1},
 		"hello timeout must":    {Listen: "127.0.0.1:0", Token: "t", HelloTimeout: -1},
 		"largest frame must":    {Listen: "127.0.0.1:0", Token: "t", MaxFrame: 5},

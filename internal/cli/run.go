@@ -112,6 +112,9 @@ func (p *process) newPair(o *options, i int) (made *pair, err error) {
 		return made, err
 	}
 	if len(o.command) == 0 {
+		if token == "" {
+			log.Warn("no token_file is set: every local process can connect as the worker")
+		}
 		log.Info("waiting for a worker", "url", made.sidecar.bridge.URL())
 		return made, nil
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 // readToken reads the token, and makes the file when there is none yet: in a pod it lies in a volume
-// that sidecar and worker share.
+// that sidecar and worker share. Without a path no token is asked for.
 func readToken(path string) (string, error) {
 	if path == "" {
-		return "", usagef("token_file is missing: name a file that the worker can read too with --token-file or PILLION_TOKEN_FILE; it is made when it is not there")
+		return "", nil
 	}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
