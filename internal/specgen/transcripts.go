@@ -6,7 +6,7 @@ func transcripts() map[string]*script {
 	for name, write := range map[string]func(*script){
 		"start": start, "restore": restoreTail, "two_commits": twoCommits, "revoke": revoke, "lost": lost,
 		"reset": reset, "global": global, "reconnect": reconnect, "aborted": aborted, "unknown": unknown,
-		"drain": drain, "refused": refused, "version": version, "superseded": superseded, "credit": credit,
+		"drain": drain, "refused": refused, "misdeclared": misdeclared, "version": version, "superseded": superseded, "credit": credit,
 		"standby": standby, "gap": gap, "errors": requestErrors, "store_failed": storeFailed,
 	} {
 		s := &script{}
@@ -108,7 +108,7 @@ func lost(s *script) {
 	s.commit(2, 1, 101)
 	s.cause("the membership is lost before anything of commit 2 was sent")
 	s.sidecar(`'lost', 'task': 'flights/3', 'epoch': 1, 'code': 'fenced', 'message': 'the membership was lost'`)
-	s.sidecar(`'stale', 're': 2, 'task': 'flights/3', 'epoch': 1`)
+	s.sidecar(`'aborted', 're': 2, 'task': 'flights/3', 'epoch': 1, 'code': 'fenced', 'message': 'the membership was lost'`)
 	s.store("plane_stats", "flights/3", "", "")
 	s.note("a worker that had not yet read lost may still send this; it is credited and answered stale")
 	s.frame(writes(2, 1, 3, kv("a", "1"), kv("b", "1")), "")

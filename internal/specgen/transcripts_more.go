@@ -65,8 +65,17 @@ func refused(s *script) {
 	s.note("what hello declares does not fit Kafka")
 	s.connect()
 	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', 'sets': [{'name': 'joined', 'sources': ['flights', 'weather']}]`)
+	s.sidecar(`'welcome', 're': 1, `+answered, 1)
 	s.cause("flights has 8 partitions, weather has 3")
-	s.sidecar(`'error', 're': 1, 'code': 'count_mismatch', 'message': 'topics of set joined differ: flights has 8 partitions, weather has 3; create both with the same number'`)
+	s.sidecar(`'error', 'code': 'count_mismatch', 'message': 'topics of set joined differ: flights has 8 partitions, weather has 3; create both with the same number'`)
+	s.close("sidecar", 4404)
+}
+
+func misdeclared(s *script) {
+	s.note("what hello declares contradicts itself: refused without a look at Kafka")
+	s.connect()
+	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', 'sets': [{'name': 'airports', 'sources': ['flights']}], 'globals': [{'name': 'airports', 'topic': 'airports'}]`)
+	s.sidecar(`'error', 're': 1, 'code': 'bad_declaration', 'message': 'the name airports is used twice among sets and globals: give each its own'`)
 	s.close("sidecar", 4404)
 }
 
@@ -176,11 +185,6 @@ func requestErrors(s *script) {
 	s.opened(2, 1, "")
 	s.ready(3, 1)
 	s.frame(records(1, 1, 100, kv("a", "1"), kv("b", "1"), kv("c", "1")), "")
-	s.note("an error that answers a commit is as good as aborted: the epoch is lost")
-	s.commit(2, 1, 103)
-	s.cause("a fault of the sidecar")
-	s.sidecar(`'error', 're': 2, 'code': 'internal', 'message': 'see the log of the sidecar', 'task': 'flights/3', 'epoch': 1`)
-	s.sidecar(`'lost', 'task': 'flights/3', 'epoch': 1, 'code': 'commit_failed', 'message': 'commit 2 was not committed'`)
 }
 
 func storeFailed(s *script) {
