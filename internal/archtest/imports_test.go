@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -149,7 +148,7 @@ func TestTheTableItself(t *testing.T) {
 	for pkg, rule := range allowed {
 		for _, path := range rule {
 			if _, known := allowed[path]; !strings.Contains(path, ".") && !known {
-				t.Error(fmt.Sprintf("%s may import %s, which is not in the table", pkg, path))
+				t.Errorf("%s may import %s, which is not in the table", pkg, path)
 			}
 		}
 	}
