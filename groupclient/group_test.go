@@ -449,22 +449,16 @@ func TestLeaveAfterRunHasEnded(t *testing.T) {
 // The coordinator moves while a JoinGroup waits at the old one, which never answers.
 func TestACoordinatorThatMovesDuringAJoin(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, b *bench) {
-		stuck := make(chan struct{})
-		defer close(stuck)
-		b.model.answer = func(req kmsg.Request) kmsg.Response {
-			b.model.mu.Lock()
-			node := b.model.node
-			b.model.mu.Unlock()
-			if join, ok := req.(*kmsg.JoinGroupRequest); ok && node == 1 && join.MemberID != "" {
-				resp := kmsg.NewPtrJoinGroupResponse()
-				resp.ErrorCode = 16
-				return resp
-			}
-			return nil
+		b.model.hang = func(node int32, req kmsg.Request) bool {
+			join, ok := req.(*kmsg.JoinGroupRequest)
+			return ok && node == 1 && join.MemberID != ""
 		}
 		m := b.start()
 		m.Join(orders(4))
 		pass(2 * time.Second)
+		if m.has("assigned") {
+			t.Fatal("the old coordinator has answered")
+		}
 		b.model.set(func() { b.model.node = 2 })
 		pass(2 * time.Second)
 		if a := m.last(t, "assigned").given; len(a.Active) != 4 {

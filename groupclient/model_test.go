@@ -31,8 +31,9 @@ type model struct {
 	down       error                                // every request fails with it, when set
 	silent     bool                                 // no request is answered
 	answer     func(req kmsg.Request) kmsg.Response // before the model; nil: not handled
-	seen       []string                             // requests, in order of arrival
-	joins      [][]byte                             // metadata of each JoinGroup
+	hang       func(node int32, req kmsg.Request) bool
+	seen       []string // requests, in order of arrival
+	joins      [][]byte // metadata of each JoinGroup
 	rebalances int
 }
 
@@ -120,7 +121,7 @@ func (m *model) ToTransaction(ctx context.Context, id string, req kmsg.Request) 
 	return m.Do(ctx, 0, req)
 }
 
-func (m *model) Do(ctx context.Context, _ int32, req kmsg.Request) (kmsg.Response, error) {
+func (m *model) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
 	what := kmsg.NameForKey(req.Key())
 	if fetch, ok := req.(*kmsg.OffsetFetchRequest); ok && fetch.RequireStable {
 		what += " stable"
@@ -129,8 +130,12 @@ func (m *model) Do(ctx context.Context, _ int32, req kmsg.Request) (kmsg.Respons
 		return nil, err
 	}
 	m.mu.Lock()
-	handle := m.answer
+	handle, hang := m.answer, m.hang
 	m.mu.Unlock()
+	if hang != nil && hang(node, req) {
+		<-ctx.Done()
+		return nil, fmt.Errorf("%w: %w", errDown, ctx.Err())
+	}
 	if handle != nil {
 		if resp := handle(req); resp != nil {
 			return resp, nil

@@ -1,0 +1,375 @@
+package groupclient
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+func tp(topic string, partition int32) kafka.TopicPartition {
+	return kafka.TopicPartition{Topic: topic, Partition: partition}
+}
+
+// joined is a member with all four tasks of orders.
+func (b *bench) joined(change ...func(*Config)) *member {
+	m := b.start(change...)
+	m.Join(orders(4))
+	pass(time.Second)
+	return m
+}
+
+// during notes the requests that are made meanwhile, heartbeats of the loop aside.
+func (b *bench) during(run func()) []string {
+	before := len(b.model.requests())
+	run()
+	return b.model.requests()[before:]
+}
+
+// INVARIANT: the order of the steps on the wire.
+func TestTheOrderOfATakeOver(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		former := claim{Incarnation: "former", Guarantee: ExactlyOnce, Sources: map[string]string{"orders": shortID([16]byte{1})},
+			Tables: map[string]string{"g-counts-changelog": shortID([16]byte{2})}}
+		text, _ := former.encode()
+		b.model.offsets[tp("orders", 2)] = committed{7, text}
+		b.model.last["orders"], b.model.last["g-counts-changelog"] = 10, 3
+		var over TakeOver
+		var err error
+		seen := b.during(func() { over, err = m.TakeOver(t.Context(), Task{"orders", 2}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"OffsetFetch", "Heartbeat", "InitProducerID", "OffsetFetch stable", "Metadata", "ListOffsets", "ListOffsets", "OffsetCommit", "ListOffsets latest"}
+		for i := range seen {
+			if i == 5 || i == 6 {
+				seen[i] = "ListOffsets" // earliest and latest, in any order
+			}
+		}
+		if !slices.Equal(seen, want) {
+			t.Errorf("requests %v\nwant     %v", seen, want)
+		}
+		if over.Positions["orders"] != 7 || over.Ends["counts"] != 3 || over.TopicIDs["orders"] != [16]byte{1} {
+			t.Errorf("got %+v", over)
+		}
+		c, ok, err := parseClaim(b.model.offsets[tp("orders", 2)].metadata)
+		if err != nil || !ok || c.Incarnation != m.Incarnation() || c.Released || c.Guarantee != AtLeastOnce {
+			t.Errorf("claim %+v, %v, %v", c, ok, err)
+		}
+		if b.model.offsets[tp("orders", 2)].offset != 7 {
+			t.Error("the position was moved")
+		}
+	})
+}
+
+func TestWhatIsNotFenced(t *testing.T) {
+	for name, change := range map[string]func(*claim, string){
+		"at least once": func(c *claim, _ string) { c.Guarantee = AtLeastOnce },
+		"released":      func(c *claim, _ string) { c.Released = true },
+		"ours":          func(c *claim, incarnation string) { c.Incarnation = incarnation },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeClock(t, func(t *testing.T, b *bench) {
+				m := b.joined()
+				former := claim{Incarnation: "former", Guarantee: ExactlyOnce, Sources: map[string]string{}, Tables: map[string]string{}}
+				change(&former, m.Incarnation())
+				text, _ := former.encode()
+				b.model.offsets[tp("orders", 0)] = committed{0, text}
+				if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); err != nil {
+					t.Fatal(err)
+				}
+				if b.model.count("InitProducerID") != 0 {
+					t.Error("fenced")
+				}
+			})
+		})
+	}
+}
+
+func TestFencingIsRepeatedOrForbidden(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		former := claim{Incarnation: "former", Guarantee: ExactlyOnce, Sources: map[string]string{}, Tables: map[string]string{}}
+		text, _ := former.encode()
+		b.model.offsets[tp("orders", 0)] = committed{0, text}
+		codes := []int16{51, 16, 51, 53}
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				init, ok := req.(*kmsg.InitProducerIDRequest)
+				if !ok {
+					return nil
+				}
+				if *init.TransactionalID != "g-former" {
+					t.Errorf("fenced %q", *init.TransactionalID)
+				}
+				resp := kmsg.NewPtrInitProducerIDResponse()
+				resp.ErrorCode, codes = codes[0], codes[1:]
+				return resp
+			}
+		})
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); err != nil || len(codes) != 0 {
+			t.Errorf("%v, codes left %v", err, codes)
+		}
+	})
+}
+
+func TestStableOffsetsAreWaitedFor(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		left := 3
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				if fetch, ok := req.(*kmsg.OffsetFetchRequest); !ok || !fetch.RequireStable || left == 0 {
+					return nil
+				}
+				left--
+				resp := b.model.offsetFetch(req.(*kmsg.OffsetFetchRequest))
+				resp.Topics[0].Partitions[0].ErrorCode = 88
+				return resp
+			}
+		})
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); err != nil || left != 0 {
+			t.Errorf("%v, %d left", err, left)
+		}
+	})
+}
+
+func TestTakeOverChecksItsGeneration(t *testing.T) {
+	for code, want := range map[int16]error{0: nil, 27: nil, 22: ErrLost, 25: ErrLost, 82: ErrLost} {
+		onFakeClock(t, func(t *testing.T, b *bench) {
+			m := b.joined()
+			b.model.set(func() { b.model.answer = once(code, kmsg.Heartbeat) })
+			_, err := m.TakeOver(t.Context(), Task{"orders", 0})
+			if !errors.Is(err, want) {
+				t.Errorf("heartbeat %d: %v, want %v", code, err, want)
+			}
+			if want != nil && b.model.count("OffsetCommit") != 0 {
+				t.Errorf("heartbeat %d: a claim was written", code)
+			}
+		})
+	}
+}
+
+func TestTakeOverDuringOurOwnRebalance(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		hold := make(chan struct{})
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				if _, ok := req.(*kmsg.SyncGroupRequest); ok {
+					<-hold
+				}
+				return nil
+			}
+		})
+		m.Release(tasks("orders", 3)...)
+		pass(time.Second) // joined, not synced
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); !errors.Is(err, ErrRebalancing) {
+			t.Errorf("got %v", err)
+		}
+		close(hold)
+		pass(time.Second)
+		if m.has("lost") {
+			t.Errorf("lost: %s", m.string())
+		}
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTakeOverRefuses(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		b.model.last["g-counts-changelog"] = 5
+		var refused *RefusedError
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); !errors.As(err, &refused) || refused.Code != codeLostPosition {
+			t.Errorf("got %v", err)
+		}
+		b.model.offsets[tp("orders", 1)] = committed{0, "pillion/9 from the future"}
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 1}); !errors.As(err, &refused) || !strings.Contains(refused.Message, "newest version") {
+			t.Errorf("got %v", err)
+		}
+		if b.model.count("OffsetCommit") != 0 {
+			t.Error("a refused take-over has committed")
+		}
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 9}); !errors.Is(err, ErrLost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestCommitAndRelease(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		b.model.last["orders"] = 100
+		task := Task{"orders", 1}
+		if err := m.Commit(t.Context(), task, map[string]int64{"orders": 1}); err == nil {
+			t.Error("committed before the take-over")
+		}
+		if _, err := m.TakeOver(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Commit(t.Context(), task, map[string]int64{"elsewhere": 1}); err == nil {
+			t.Error("committed a source that is not the task's")
+		}
+		if err := m.Commit(t.Context(), task, map[string]int64{"orders": 5}); err != nil {
+			t.Fatal(err)
+		}
+		stored := func() (int64, claim) {
+			c := b.model.offsets[tp("orders", 1)]
+			parsed, _, err := parseClaim(c.metadata)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c.offset, parsed
+		}
+		if offset, c := stored(); offset != 5 || c.Released || c.Incarnation != m.Incarnation() {
+			t.Errorf("stored %d, %+v", offset, c)
+		}
+		if err := m.CommitReleased(t.Context(), task, nil); err != nil {
+			t.Fatal(err)
+		}
+		if offset, c := stored(); offset != 5 || !c.Released {
+			t.Errorf("stored %d, %+v", offset, c)
+		}
+		m.Release(task)
+		if err := m.Commit(t.Context(), task, nil); !errors.Is(err, ErrLost) {
+			t.Errorf("committed after the release: %v", err)
+		}
+		// The task comes back to the only member: it is opened anew, and its claim with it.
+		pass(time.Second)
+		if _, err := m.TakeOver(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		if offset, c := stored(); offset != 5 || c.Released {
+			t.Errorf("stored %d, %+v", offset, c)
+		}
+	})
+}
+
+func TestWhatCodesMeanToACommit(t *testing.T) {
+	for code, want := range map[int16]error{3: nil, 7: nil, 14: nil, 15: nil, 16: nil, 22: ErrRebalancing, 25: ErrLost, 27: ErrRebalancing, 82: ErrLost, 12: nil, 30: nil} {
+		onFakeClock(t, func(t *testing.T, b *bench) {
+			m := b.joined()
+			task := Task{"orders", 1}
+			if _, err := m.TakeOver(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			done := false
+			b.model.set(func() {
+				b.model.answer = func(req kmsg.Request) kmsg.Response {
+					if _, ok := req.(*kmsg.OffsetCommitRequest); !ok || done {
+						return nil
+					}
+					done = true
+					resp := kmsg.NewPtrOffsetCommitResponse()
+					rt, rp := kmsg.NewOffsetCommitResponseTopic(), kmsg.NewOffsetCommitResponseTopicPartition()
+					rp.ErrorCode = code
+					rt.Partitions = append(rt.Partitions, rp)
+					resp.Topics = append(resp.Topics, rt)
+					return resp
+				}
+			})
+			err := m.Commit(t.Context(), task, map[string]int64{"orders": 5})
+			var refused *RefusedError
+			if code == 12 || code == 30 {
+				if !errors.As(err, &refused) || refused.Code != codeKafkaRefused {
+					t.Errorf("code %d: %v", code, err)
+				}
+			} else if !errors.Is(err, want) {
+				t.Errorf("code %d: %v, want %v", code, err, want)
+			}
+		})
+	}
+}
+
+// A commit that cannot be sent is repeated under the identity of the moment, and ends with the
+// membership.
+func TestACommitEndsWithTheMembership(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		task := Task{"orders", 1}
+		if _, err := m.TakeOver(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		b.model.set(func() { b.model.down = errDown })
+		result := make(chan error, 1)
+		go func() { result <- m.Commit(t.Context(), task, map[string]int64{"orders": 5}) }()
+		pass(15 * time.Second) // past the session
+		b.model.set(func() { b.model.down = nil })
+		pass(5 * time.Second)
+		if err := <-result; !errors.Is(err, ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		if got := b.model.offsets[tp("orders", 1)].offset; got == 5 {
+			t.Error("a commit of a lost task has landed")
+		}
+	})
+}
+
+func TestACommitEndsWithItsContext(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		task := Task{"orders", 1}
+		if _, err := m.TakeOver(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		b.model.set(func() { b.model.down = errDown })
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := m.Commit(ctx, task, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, kafka.ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Two members and one hand-over: the new owner starts where the old one ended, and its claim stands.
+func TestHandOver(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		b.model.last["orders"] = 100
+		first := b.joined()
+		for _, task := range first.Owned() {
+			if _, err := first.TakeOver(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second := b.start()
+		second.Join(orders(4))
+		pass(time.Second)
+		kept := first.last(t, "assigned").given.Active
+		ends := map[Task]int64{}
+		for i, task := range first.Owned() {
+			if slices.Contains(kept, task) {
+				continue
+			}
+			ends[task] = int64(40 + i)
+			// The release is written in the new generation, which has not given the task to us.
+			if err := first.CommitReleased(t.Context(), task, map[string]int64{"orders": ends[task]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first.Release(slices.Collect(maps.Keys(ends))...)
+		pass(time.Second)
+		for _, task := range second.last(t, "assigned").given.Active {
+			over, err := second.TakeOver(t.Context(), task)
+			if err != nil || over.Positions["orders"] != ends[task] {
+				t.Errorf("%s starts at %v, %v; want %d", task, over.Positions, err, ends[task])
+			}
+			if err := first.Commit(t.Context(), task, map[string]int64{"orders": 99}); !errors.Is(err, ErrLost) {
+				t.Errorf("the former owner has committed %s: %v", task, err)
+			}
+		}
+		if len(second.last(t, "assigned").given.Active) != 2 {
+			t.Errorf("got %s", second.string())
+		}
+	})
+}
