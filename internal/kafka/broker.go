@@ -131,6 +131,7 @@ func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
 	_, err := p.transport.RoundTrip(ctx, kafkago.TCP(p.broker.address), call)
 	call.settle()
 	if err == nil {
+		call.keepBuffer()
 		return nil
 	}
 	if cause := ended(ctx, err); cause != nil {

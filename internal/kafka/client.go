@@ -28,6 +28,7 @@ type Client struct {
 	brokers      map[string]*broker // by address: seeds and nodes
 	nodes        map[int32]string   // node id to address
 	controller   int32              // -1: not known
+	nodesAt      time.Time          // when the answer with these nodes was asked for
 	favourite    string             // the broker that answered last, asked first
 	topics       map[string]known
 	coordinators map[coordinatorKey]int32
@@ -69,20 +70,24 @@ func (c *Client) Close() {
 
 // begin gives a call its deadline and lets it end with the client.
 func (c *Client) begin(ctx context.Context) (context.Context, func()) {
+	return c.beginFor(ctx, c.cfg.RequestTimeout)
+}
+
+func (c *Client) beginFor(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(errClosed) })
 	end := func() { stop(); cancel(nil) }
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, end
 	}
-	ctx, cancelTimeout := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	ctx, cancelTimeout := context.WithTimeout(ctx, limit)
 	return ctx, func() { cancelTimeout(); end() }
 }
 
 // Do sends a request to a node and returns its answer, whatever codes that holds. It repeats after
 // a lost connection, but does not wait for a node that is down.
 func (c *Client) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
-	ctx, end := c.begin(ctx)
+	ctx, end := c.beginFor(ctx, c.patience(req))
 	defer end()
 	return c.do(ctx, node, req)
 }
@@ -145,7 +150,7 @@ func (c *Client) share(ctx context.Context, brokers int) time.Duration {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if brokers < 2 {
-		return left
+		return min(left, c.cfg.RequestTimeout/2)
 	}
 	return min(left/2, c.cfg.RequestTimeout/4)
 }
@@ -203,10 +208,12 @@ func (c *Client) atNode(ctx context.Context, node int32, send func(*broker) erro
 	}
 	err := send(b)
 	var dial *dialError
-	if err == nil || !errors.As(err, &dial) || ctx.Err() != nil {
+	if !errors.As(err, &dial) || ctx.Err() != nil {
 		return err
 	}
-	if _, refreshErr := c.refresh(ctx); refreshErr != nil {
+	look, cancel := context.WithTimeout(ctx, c.share(ctx, 2))
+	defer cancel()
+	if _, refreshErr := c.refresh(look); refreshErr != nil {
 		return err
 	}
 	if moved := c.node(node); moved != nil && moved != b {

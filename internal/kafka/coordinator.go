@@ -60,6 +60,7 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key stri
 				c.setNode(resp.NodeID, resp.Host, resp.Port)
 				c.coordinators[at] = resp.NodeID
 			}
+			c.cfg.Logger.Debug("coordinator found", kind.String(), key, "broker", resp.NodeID)
 			return resp.NodeID, nil
 		}
 		err = &Error{Code: resp.ErrorCode, What: what}
@@ -92,7 +93,7 @@ func (c *Client) ToTransaction(ctx context.Context, id string, req kmsg.Request)
 }
 
 func (c *Client) toCoordinator(ctx context.Context, kind CoordinatorKind, key string, req kmsg.Request) (kmsg.Response, error) {
-	ctx, end := c.begin(ctx)
+	ctx, end := c.beginFor(ctx, c.patience(req))
 	defer end()
 	for attempt := 0; ; attempt++ {
 		node, err := c.coordinator(ctx, kind, key)

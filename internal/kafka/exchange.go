@@ -60,10 +60,24 @@ var (
 )
 
 func newCall(ctx context.Context, x Exchange, version int16, id int32, clientID string) *call {
-	out := appendHeader(nil, x.Key(), version, id, clientID, x.IsFlexible(version))
+	kept, _ := buffers.Get().(*[]byte)
+	if kept == nil {
+		kept = new([]byte)
+	}
+	out := appendHeader((*kept)[:0], x.Key(), version, id, clientID, x.IsFlexible(version))
 	out = x.AppendTo(out, version)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	return &call{ctx: ctx, x: x, version: version, id: id, out: out, done: make(chan struct{})}
+}
+
+// buffers keeps those of answered requests; one of a request that failed is dropped.
+var buffers sync.Pool
+
+func (c *call) keepBuffer() {
+	const most = 4 << 20
+	if out := c.out; cap(out) <= most {
+		buffers.Put(&out)
+	}
 }
 
 // appendHeader writes the length (still 0) and request header 1, or 2 with its empty tags.
@@ -81,7 +95,7 @@ func appendHeader(dst []byte, key, version int16, id int32, clientID string, fle
 }
 
 // ApiKey and Required make a call a message that the Transport hands the raw connection.
-func (c *call) ApiKey() protocol.ApiKey                        { return protocol.ApiKey(c.x.Key()) }
+func (c *call) ApiKey() protocol.ApiKey                          { return protocol.ApiKey(c.x.Key()) }
 func (c *call) Required(versions map[protocol.ApiKey]int16) bool { return true }
 
 // RawExchange runs on the connection's goroutine. An error makes the Transport close the
@@ -193,11 +207,11 @@ func (r byteReader) ReadByte() (byte, error) {
 // message makes an Exchange of a kmsg request. The request is touched by the caller's goroutine
 // only; the connection's goroutine fills body.
 type message struct {
-	req      kmsg.Request
-	lowest   int16
-	highest  int16
-	body     []byte
-	version  int16
+	req     kmsg.Request
+	lowest  int16
+	highest int16
+	body    []byte
+	version int16
 }
 
 func newMessage(req kmsg.Request) *message {

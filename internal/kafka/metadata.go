@@ -101,13 +101,7 @@ func (c *Client) refresh(ctx context.Context, names ...string) (map[string]Topic
 	case <-ctx.Done():
 		return nil, c.unreachable(ctx, nil)
 	}
-	topics := make(map[string]Topic, len(names))
-	for _, name := range names {
-		if topic, ok := c.cached(name, asked); ok {
-			topics[name] = topic
-		}
-	}
-	if len(names) > 0 && len(topics) == len(names) {
+	if topics, ok := c.answered(asked, names); ok {
 		return topics, nil
 	}
 	req := kmsg.NewPtrMetadataRequest()
@@ -123,7 +117,8 @@ func (c *Client) refresh(ctx context.Context, names ...string) (map[string]Topic
 		return nil, fmt.Errorf("asking for metadata: %w", err)
 	}
 	resp := answer.(*kmsg.MetadataResponse)
-	c.setNodes(resp)
+	c.setNodes(resp, sent)
+	topics := make(map[string]Topic, len(names))
 	for i := range resp.Topics {
 		topic := c.learn(&resp.Topics[i], sent)
 		topics[topic.Name] = topic
@@ -136,9 +131,23 @@ func (c *Client) refresh(ctx context.Context, names ...string) (map[string]Topic
 	return topics, nil
 }
 
+// answered tells whether a request that was sent since then has brought all that is asked for.
+func (c *Client) answered(since time.Time, names []string) (map[string]Topic, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics := make(map[string]Topic, len(names))
+	for _, name := range names {
+		if entry, ok := c.topics[name]; !ok || entry.at.Before(since) {
+			return nil, false
+		}
+		topics[name] = c.topics[name].topic
+	}
+	return topics, !c.nodesAt.Before(since)
+}
+
 // setNodes takes over the addresses of the cluster. A broker whose address is gone loses its
 // connections when they are idle.
-func (c *Client) setNodes(resp *kmsg.MetadataResponse) {
+func (c *Client) setNodes(resp *kmsg.MetadataResponse, sent time.Time) {
 	if len(resp.Brokers) == 0 {
 		return // a broker that is starting
 	}
@@ -147,7 +156,7 @@ func (c *Client) setNodes(resp *kmsg.MetadataResponse) {
 	if c.brokers == nil {
 		return
 	}
-	c.controller = resp.ControllerID
+	c.controller, c.nodesAt = resp.ControllerID, sent
 	keep := make(map[string]bool, len(resp.Brokers)+len(c.cfg.Bootstrap))
 	for _, address := range c.cfg.Bootstrap {
 		keep[address] = true
@@ -233,7 +242,7 @@ func (c *Client) Leader(ctx context.Context, tp TopicPartition) (node, leaderEpo
 
 func (c *Client) leader(ctx context.Context, tp TopicPartition) (node, leaderEpoch int32, err error) {
 	if topic, ok := c.cached(tp.Topic, time.Now().Add(-c.cfg.MetadataMaxAge)); ok {
-		if p, err := topic.at(tp.Partition); err == nil && p.Err == nil {
+		if p, err := topic.at(tp.Partition); err == nil {
 			return p.Leader, p.LeaderEpoch, nil
 		}
 	}

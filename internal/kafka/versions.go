@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -113,5 +114,5 @@ func (c *Client) Versions(ctx context.Context, node int32) (map[int16][2]int16, 
 		versions, err = b.pool().offered(ctx)
 		return err
 	})
-	return versions, err
+	return maps.Clone(versions), err
 }
