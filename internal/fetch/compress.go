@@ -30,6 +30,7 @@ type inflater struct {
 	out   []byte // what was decompressed since restart
 	begin int    // of the last batch in out
 	gzip  *gzip.Reader
+	past  [1]byte // to see whether there is more
 	zstd  *zstd.Decoder
 }
 
@@ -92,17 +93,20 @@ func (d *inflater) gunzip(out, src []byte) ([]byte, error) {
 		return out, err
 	}
 	for {
-		if len(out) == cap(out) {
-			var ok bool
-			if out, ok = d.grow(out, 1); !ok {
-				return out, errLarge
+		room := out[len(out):cap(out)]
+		if len(room) == 0 {
+			bigger, ok := d.grow(out, 1)
+			if out = bigger; !ok {
+				room = d.past[:] // only the end fits now
+			} else {
+				room = out[len(out):cap(out)]
 			}
 		}
-		n, err := d.gzip.Read(out[len(out):cap(out)])
-		out = out[:len(out)+n]
-		if d.left(out) < 0 {
+		n, err := d.gzip.Read(room)
+		if n > d.left(out) {
 			return out, errLarge
 		}
+		out = out[:len(out)+n]
 		if err == io.EOF {
 			return out, nil
 		}
@@ -188,11 +192,26 @@ func (d *inflater) unzstd(out, src []byte) ([]byte, error) {
 		}
 		d.zstd = r
 	}
-	out, err := d.zstd.DecodeAll(src, out)
+	var h zstd.Header
+	if err := h.Decode(src); err == nil && h.HasFCS {
+		if h.FrameContentSize > uint64(d.left(out)) {
+			return out, errLarge
+		}
+		out, _ = d.grow(out, int(h.FrameContentSize))
+	}
+	// The limit of the library counts what it appends to, so that is nothing.
+	behind, err := d.zstd.DecodeAll(src, out[len(out):])
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		return out, errLarge
 	}
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	if n := len(out) + len(behind); n <= cap(out) {
+		copy(out[len(out):n], behind) // itself, as a rule
+		return out[:n], nil
+	}
+	return append(out, behind...), nil
 }
 
 const (
