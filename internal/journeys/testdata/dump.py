@@ -1,0 +1,13 @@
+"""Print every row of the SQLite files below a directory, and each file's checkpoint."""
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+for path in sorted(Path(sys.argv[1]).rglob("*.sqlite")):
+    db = sqlite3.connect(path)
+    (checkpoint,) = db.execute("SELECT value FROM meta WHERE name = 'checkpoint'").fetchone()
+    print(json.dumps({"event": "file", "path": str(path), "checkpoint": checkpoint}))
+    for key, value in db.execute("SELECT k, v FROM rows ORDER BY k"):
+        print(json.dumps({"event": "row", "key": key.decode("latin-1"), "value": value.decode("latin-1")}))
