@@ -92,7 +92,7 @@ const (
 	CloseVersion       = 4410 // no protocol version in common
 	CloseDrained       = 4411 // the sidecar has drained and leaves; the worker may exit with 0
 	CloseTooLarge      = 4413 // a message over the agreed size
-	CloseHung          = 4414 // the worker made no progress within max_processing
+	CloseHung          = 4414 // the worker does not read what it is sent
 	CloseCreditOverrun = 4429 // more bytes than the credit allowed
 	CloseInternal      = 4500 // a fault of the sidecar; its log says more
 	CloseKafkaFatal    = 4503 // Kafka refuses for good; the error before says what

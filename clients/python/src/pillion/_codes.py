@@ -211,7 +211,7 @@ CLOSE_MEANINGS: Final[dict[int, str]] = {
     4410: "no protocol version in common",
     4411: "the sidecar has drained and leaves; the worker may exit with 0",
     4413: "a message over the agreed size",
-    4414: "the worker made no progress within max_processing",
+    4414: "the worker does not read what it is sent",
     4429: "more bytes than the credit allowed",
     4500: "a fault of the sidecar; its log says more",
     4503: "Kafka refuses for good; the error before says what",
