@@ -388,7 +388,7 @@ class Protocol:
 
     def closed(self, error: PillionError, code: str) -> None:
         """End the connection: every task is lost, every commit without an answer fails."""
+        self._outbox.close(error)
         for state in self._tasks.values():
             if state.go(On.LOST):
                 self._lose(state, code, error.message)
-        self._outbox.close(error)

@@ -41,6 +41,8 @@ class FakeSidecar:
         self.guarantee: m.Guarantee = guarantee
         self.refuse_with: int | None = None
         """An HTTP status for every handshake from now on."""
+        self.refused = 0
+        """Handshakes refused so far."""
         self._path = path
         self._port = port
         self._server: Server | None = None
@@ -121,7 +123,10 @@ class FakeSidecar:
             and request.headers.get("Authorization") != f"Bearer {self.token}"
         ):
             status = 401
-        return connection.respond(status, "refused\n") if status else None
+        if status is None:
+            return None
+        self.refused += 1
+        return connection.respond(status, "refused\n")
 
     async def _serve(self, websocket: ServerConnection) -> None:
         worker = FakeWorker(self.credit, websocket)

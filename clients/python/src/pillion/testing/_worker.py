@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,6 +92,22 @@ class FakeWorker:
                     raise AssertionError(f"the worker went away before {kind.TYPE}")
                 self._changed.clear()
                 await self._changed.wait()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that arrived makes the condition true."""
+        async with asyncio.timeout(WITHIN):
+            while not condition():
+                if self._ended:
+                    raise AssertionError("the worker went away")
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def expect_nothing(self) -> None:
+        """See that the worker has read everything and has nothing to say: a round trip."""
+        pong = await self._websocket.ping()
+        async with asyncio.timeout(WITHIN):
+            await pong
+        assert not self._arrived, f"the worker says {self._arrived}"
 
     def pending(self) -> list[m.Message | Frame]:
         """What arrived and was not taken. Credit and progress are not kept."""
