@@ -17,7 +17,12 @@ import (
 const root = "../.."
 
 // skipped are folders of tools and of generated or fetched things.
-var skipped = []string{".git", ".cache", ".venv", "node_modules", "testdata", "bin", "demo-data", "build", "dist", "__pycache__"}
+var skipped = []string{"node_modules", "testdata", "bin", "demo-data", "build", "dist", "__pycache__"}
+
+func skip(dir string) bool {
+	hidden := strings.HasPrefix(dir, ".") && dir != ".." && dir != ".ci"
+	return hidden || slices.Contains(skipped, dir) || strings.HasSuffix(dir, ".egg-info")
+}
 
 // goFile is what the rules need of a source file.
 type goFile struct {
@@ -37,7 +42,7 @@ func walk(t *testing.T, visit func(path string, content []byte)) {
 			return err
 		}
 		if d.IsDir() {
-			if slices.Contains(skipped, d.Name()) || strings.HasSuffix(d.Name(), ".egg-info") {
+			if path != root && skip(d.Name()) {
 				return filepath.SkipDir
 			}
 			return nil
