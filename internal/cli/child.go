@@ -25,13 +25,15 @@ type child struct {
 	log     hclog.Logger
 	restart bool
 
+	patience time.Duration // see childPatience
+
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	goodbye syscall.Signal // the signal that ended us; handed on after the drain
 }
 
 func newChild(command, env []string, label string, out, errOut io.Writer, log hclog.Logger, restart bool) *child {
-	return &child{command: command, env: env, label: label, out: out, errOut: errOut, log: log, restart: restart}
+	return &child{command: command, env: env, label: label, out: out, errOut: errOut, log: log, restart: restart, patience: childPatience}
 }
 
 // ending notes the signal that the worker gets after the drain, and that it is not started again.
@@ -131,7 +133,7 @@ func (c *child) await(ctx context.Context, drained <-chan struct{}, exited <-cha
 		select {
 		case err := <-exited:
 			return err
-		case <-time.After(childPatience):
+		case <-time.After(c.patience):
 			c.log.Warn("the worker is still there after the drain", "signal", s.String())
 			c.signal(s)
 		}

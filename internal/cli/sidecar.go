@@ -39,43 +39,47 @@ type sidecar struct {
 }
 
 // newSidecar listens for the worker and makes every part; nothing runs yet.
-func newSidecar(s Settings, token string, log hclog.Logger) (c *sidecar, err error) {
-	c = &sidecar{settings: s, log: log, metrics: ops.NewMetrics()}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
+func newSidecar(s Settings, token string, log hclog.Logger) (*sidecar, error) {
+	c := &sidecar{settings: s, log: log, metrics: ops.NewMetrics()}
+	if err := c.make(token); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *sidecar) make(token string) (err error) {
+	s, log := c.settings, c.log
 	if c.client, err = kafka.New(kafka.Config{Bootstrap: s.BootstrapServers, Logger: log.Named("kafka")}); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	listener := bridge.Config{
 		Listen: s.Listen, Token: token, AllowedOrigins: s.AllowedOrigins, MaxCommitBytes: s.MaxCommitBytes,
 		Logger: log.Named("bridge"), Metrics: c.metrics.Bridge(),
 	}
 	if err := listener.Validate(); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	if c.runner, err = session.NewRunner(c.sessionConfig(&listener), log.Named("session")); err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	if err := c.makeDataPath(); err != nil {
-		return nil, err
+		return err
 	}
 	events := &bridgeEvents{runner: c.runner, ids: map[*bridge.Conn]session.ConnID{}}
 	if c.bridge, err = bridge.New(listener, events); err != nil {
-		return nil, err
+		return err
 	}
 	if s.OpsListen != "" {
 		c.ops, err = ops.New(ops.Config{
 			Listen: s.OpsListen, Metrics: c.metrics, Session: c.runner.Status, Alive: c.runner.Alive, Bridge: c.bridge.Stats, Logger: log.Named("ops"),
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	log.Info("memory bound of one worker", "bridge_bytes", listener.MemoryBound(), "fetch_bytes", fetchBytes)
-	return c, nil
+	return nil
 }
 
 func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
@@ -153,6 +157,9 @@ func (c *sidecar) drain() { c.runner.Post(session.Drain{}) }
 func (c *sidecar) close() {
 	if c.bridge != nil {
 		c.bridge.Close()
+	}
+	if c.ops != nil {
+		c.ops.Close()
 	}
 	if c.client != nil {
 		c.client.Close()
