@@ -155,7 +155,7 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 }
 
 func (r *Runner) prepare(ctx context.Context, e Prepare) Event {
-	p, err := r.ports.Group.Prepare(ctx, r.machine.cfg.Group, e.Hello)
+	p, err := r.ports.Group.Prepare(ctx, e.Group, e.Hello)
 	res := resultOf(err)
 	switch res.Outcome {
 	case OK:

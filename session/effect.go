@@ -49,6 +49,7 @@ type (
 	// Prepare checks the declarations. Answers: PreparedOK, PrepareFailed.
 	Prepare struct {
 		Conn  ConnID
+		Group string
 		Hello protocol.Hello
 	}
 	// JoinGroup subscribes (or subscribes anew). Answer: Assigned.

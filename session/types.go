@@ -70,6 +70,7 @@ type TakeOver struct {
 // Config holds the session's limits. Zero durations mean: no limit (MaxProcessing) or at once.
 type Config struct {
 	Group         string // overrules hello; may be empty
+	DefaultGroup  string // when neither names one
 	Guarantee     string
 	Version       string
 	WorkerGrace   time.Duration

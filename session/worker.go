@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"time"
@@ -40,14 +41,11 @@ func (m *Machine) connected(ev Connected) {
 		m.send(protocol.Waiting{Code: m.waiting.Code, Message: m.waiting.Message})
 	}
 	m.log("info", "worker connected", "client", ev.Hello.Client.Name, "version", ev.Hello.Client.Version)
-	m.do(Prepare{Conn: ev.Conn, Hello: ev.Hello})
+	m.do(Prepare{Conn: ev.Conn, Group: m.groupOf(ev.Hello), Hello: ev.Hello})
 }
 
 func (m *Machine) groupOf(h protocol.Hello) string {
-	if m.cfg.Group != "" {
-		return m.cfg.Group
-	}
-	return h.Group
+	return cmp.Or(m.cfg.Group, h.Group, m.cfg.DefaultGroup)
 }
 
 // misdeclared checks what needs no Kafka.

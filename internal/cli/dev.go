@@ -23,6 +23,7 @@ func (p *process) devCommand(args []string) error {
 		if len(o.command) == 0 {
 			return usagef("dev needs a worker's command behind --")
 		}
+		o.defaultGroup = "dev"
 		if o.given["create_topics"] == "" {
 			o.CreateTopics = 4
 		}

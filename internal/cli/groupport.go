@@ -34,9 +34,6 @@ var _ session.Group = (*groupPort)(nil)
 
 // Prepare checks the worker's declarations against Kafka.
 func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello) (session.Prepared, error) {
-	if group == "" {
-		group = h.Group
-	}
 	got, err := groupclient.Prepare(ctx, p.client, groupclient.PrepareOptions{
 		Group: group, AllowedTopics: p.settings.AllowedTopics, CreateMissing: int32(p.settings.CreateTopics),
 	}, declaration(h))

@@ -44,6 +44,8 @@ type Settings struct {
 
 	LogLevel  string
 	LogFormat string
+
+	defaultGroup string // of dev
 }
 
 // setting is one row of the table that flags, environment, YAML, --print-config and the README share.

@@ -85,7 +85,7 @@ func (c *sidecar) make(token string) (err error) {
 func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
 	s := c.settings
 	return session.Config{
-		Group: s.GroupID, Guarantee: s.ProcessingGuarantee, Version: Version,
+		Group: s.GroupID, DefaultGroup: s.defaultGroup, Guarantee: s.ProcessingGuarantee, Version: Version,
 		WorkerGrace: s.WorkerGrace, RevokeTimeout: s.RevokeTimeout, MaxProcessing: s.MaxProcessing,
 		DrainTimeout: s.DrainTimeout, Limits: listener.Limits(), Credit: listener.Window,
 	}
