@@ -233,10 +233,12 @@ func TestRecordsWaitForGlobalTablesAndForResets(t *testing.T) {
 	s.on(s.from(protocol.Ready{Re: 4, Task: "g/0", Epoch: 1}), "feed s/0 10")
 	s.on(ResetNeeded{Stream: 1, Code: protocol.CodeRecreated}, "pause", "send 1 reset g/0 1 recreated g")
 	s.on(s.from(protocol.Opened{Re: 5, Task: "g/0", Epoch: 1}), `restore g/0 g from "" to 0`)
-	s.on(Reached{Stream: 1}, "resume")
+	s.on(Reached{Stream: 1}, "in-stream restored g/0 1")
+	s.on(s.from(protocol.Ready{Re: 6, Task: "g/0", Epoch: 1}), "resume")
 	s.on(ResetNeeded{Stream: 3, Code: protocol.CodeRecreated}, "pause", "send 1 reset s/0 2 recreated planes")
-	s.on(s.from(protocol.Opened{Re: 6, Task: "s/0", Epoch: 2}), `restore s/0 planes from "" to 0`)
-	s.on(Reached{Stream: 3}, "resume")
+	s.on(s.from(protocol.Opened{Re: 7, Task: "s/0", Epoch: 2}), `restore s/0 planes from "" to 0`)
+	s.on(Reached{Stream: 3}, "in-stream restored s/0 2")
+	s.on(s.from(protocol.Ready{Re: 8, Task: "s/0", Epoch: 2}), "resume")
 }
 
 func TestAnswersOfAnOldEpochChangeNothing(t *testing.T) {

@@ -162,7 +162,8 @@ func (m *Machine) reached(ev Reached) error {
 	tb.reached = true
 	m.log("info", "table restored", "task", t.id.String(), "table", tb.stream.Name)
 	if t.state > Restoring { // it had to be reset while others read it
-		m.resumeReaders(t)
+		t.refilled = true
+		m.restoredAgain(t)
 		return nil
 	}
 	return m.maybeRestored(t)
@@ -175,11 +176,24 @@ func (m *Machine) maybeRestored(t *task) error {
 	if err := t.move(onReached); err != nil {
 		return err
 	}
+	m.sendRestored(t)
+	return nil
+}
+
+func (m *Machine) sendRestored(t *task) {
 	t.awaiting = m.nextID()
 	m.do(SendInStream{Conn: t.conn, Stream: t.firstStream(), Message: protocol.Restored{
 		ID: t.awaiting, Task: t.id.String(), Epoch: t.epoch,
 	}})
-	return nil
+}
+
+// restoredAgain tells the worker, which holds its records back since the reset, that the tables are
+// whole again. Records go on at its ready.
+func (m *Machine) restoredAgain(t *task) {
+	if t.refilled && t.whole() && t.awaiting == 0 {
+		t.refilled = false
+		m.sendRestored(t)
+	}
 }
 
 func (m *Machine) ready(msg protocol.Ready) error {
@@ -190,12 +204,21 @@ func (m *Machine) ready(msg protocol.Ready) error {
 	if t.state == Revoking {
 		return nil // the revoke overtook the answer
 	}
-	if t.state != Restored || msg.Re != t.awaiting {
+	if t.state < Restored || msg.Re != t.awaiting {
 		m.refuse(0, protocol.CodeNotAllowed, "ready answers no restored of task "+msg.Task, t)
 		return nil
 	}
 	t.awaiting = 0
-	return t.move(onReady)
+	if t.state != Restored { // after a reset
+		m.resumeReaders(t)
+		m.restoredAgain(t)
+		return nil
+	}
+	if err := t.move(onReady); err != nil {
+		return err
+	}
+	m.restoredAgain(t)
+	return nil
 }
 
 // run lets the records of a task flow. A global table that runs may be the last one that others wait for.

@@ -29,6 +29,7 @@ type task struct {
 	sources  []protocol.SourceStream
 	tables   []*table
 	outputs  []protocol.OutputStream
+	refilled bool      // a table was reset and is whole again; the worker is not told yet
 	awaiting int64     // id of the request that the worker owes an answer to; 0: none
 	deadline time.Time // of a revoke
 

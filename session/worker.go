@@ -202,7 +202,7 @@ func (m *Machine) forgetStreams(t *task) {
 		delete(m.streams, id)
 		m.do(ForgetStream{Stream: id})
 	}
-	t.sources, t.tables, t.outputs, t.awaiting = nil, nil, nil, 0
+	t.sources, t.tables, t.outputs, t.awaiting, t.refilled = nil, nil, nil, 0, false
 }
 
 func (m *Machine) received(ev Received) error {
