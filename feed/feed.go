@@ -3,17 +3,13 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/internal/gate"
 	"github.com/pillion/pillion/internal/kafka"
-	"github.com/pillion/pillion/protocol"
-	"github.com/pillion/pillion/protocol/frame"
 )
 
 // Request is one source partition of an open task.
@@ -112,18 +108,31 @@ func (f *Feeder) Run(ctx context.Context) error {
 		return errors.New("feed: run twice")
 	}
 	f.ctx = ctx
+	var waiting []*pump
 	for p := range f.pumps {
-		p.start()
+		p.claim()
+		waiting = append(waiting, p)
 	}
 	f.mu.Unlock()
+	for _, p := range waiting {
+		p.add()
+	}
 	<-ctx.Done()
-	f.mu.Lock()
-	for p := range f.pumps {
-		p.remove()
-	}
-	f.mu.Unlock()
+	f.removeAll()
 	f.work.Wait()
 	return nil
+}
+
+func (f *Feeder) removeAll() {
+	f.mu.Lock()
+	var removes []func()
+	for p := range f.pumps {
+		removes = append(removes, p.remove)
+	}
+	f.mu.Unlock()
+	for _, remove := range removes {
+		remove()
+	}
 }
 
 // Start begins a request. stop ends it; it does not wait, and one call of the handler may be under
@@ -131,125 +140,18 @@ func (f *Feeder) Run(ctx context.Context) error {
 func (f *Feeder) Start(r Request) (stop func()) {
 	p := &pump{feeder: f, r: r, remove: func() {}}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ctx != nil && f.ctx.Err() != nil {
+	running := f.ctx != nil
+	if running && f.ctx.Err() != nil {
+		f.mu.Unlock()
 		return func() {}
 	}
 	f.pumps[p] = struct{}{}
-	if f.ctx != nil {
-		p.start()
+	if running {
+		p.claim()
+	}
+	f.mu.Unlock()
+	if running {
+		p.add()
 	}
 	return p.stop
-}
-
-// pump is the sink of one request.
-type pump struct {
-	feeder *Feeder
-	r      Request
-
-	// Guarded by feeder.mu.
-	remove  func()
-	started bool
-	stopped bool
-}
-
-// start needs feeder.mu. The fetcher calls the sink from its own goroutine only.
-func (p *pump) start() {
-	p.started = true
-	p.feeder.work.Add(1)
-	p.remove = p.feeder.cfg.Fetcher.Add(fetch.Partition{
-		Topic: p.r.Topic, TopicID: p.r.TopicID, Partition: p.r.Partition,
-		Offset: p.r.Position, LastEpoch: -1, Until: -1,
-		Kind: frame.Records, Stream: p.r.Stream, Epoch: p.r.Epoch, MaxFrame: p.r.MaxFrame,
-		Timestamps: true, Headers: true, Sink: p,
-	})
-}
-
-// stop is what Start returns.
-func (p *pump) stop() {
-	p.feeder.mu.Lock()
-	defer p.feeder.mu.Unlock()
-	p.stopped = true
-	p.remove()
-	if !p.started {
-		delete(p.feeder.pumps, p)
-	}
-}
-
-// Frame sends a frame to the worker when gate and credit allow it.
-func (p *pump) Frame(ctx context.Context, f []byte, at fetch.Position) error {
-	if err := p.r.Gate.Send(ctx, p.r.Stream, f); err != nil {
-		return err
-	}
-	p.feeder.cfg.Handler.Sent(p.r, at.Next)
-	return nil
-}
-
-// Progress is of no interest: a position that moves comes with a frame.
-func (p *pump) Progress(fetch.Position) {}
-
-// Stopped draws the conclusion from the end.
-func (p *pump) Stopped(err error) {
-	f := p.feeder
-	f.mu.Lock()
-	silent := p.stopped || f.ctx.Err() != nil
-	ctx := f.ctx
-	delete(f.pumps, p)
-	f.mu.Unlock()
-	if silent || ended(err) {
-		f.work.Done()
-		return
-	}
-	// Where the log is now may have to be asked, which the fetcher's goroutine must not wait for.
-	go func() {
-		defer f.work.Done()
-		p.conclude(ctx, err)
-	}()
-}
-
-// ended says that the request was to end: nothing is wrong with the partition.
-func ended(err error) bool {
-	return err == nil || errors.Is(err, gate.ErrClosed) || errors.Is(err, fetch.ErrStopped) || errors.Is(err, context.Canceled)
-}
-
-func (p *pump) conclude(ctx context.Context, err error) {
-	var (
-		out       *fetch.OutOfRangeError
-		truncated *fetch.TruncatedError
-		recreated *fetch.RecreatedError
-	)
-	where := fmt.Sprintf("task %s, source %s/%d, position %d", p.r.Task, p.r.Topic, p.r.Partition, p.r.Position)
-	switch {
-	case errors.As(err, &out):
-		p.lost(protocol.CodeLostPosition, fmt.Sprintf("%s: %v", where, err), out.LogStart, out.End)
-	case errors.As(err, &truncated):
-		start, end := p.bounds(ctx)
-		p.lost(protocol.CodeTruncated, fmt.Sprintf("%s: %v", where, err), start, end)
-	case errors.As(err, &recreated):
-		start, end := p.bounds(ctx)
-		p.lost(protocol.CodeRecreated, fmt.Sprintf("%s: %v", where, err), start, end)
-	default:
-		p.feeder.log.Error("a source cannot be read", "task", p.r.Task, "topic", p.r.Topic, "partition", p.r.Partition, "error", err)
-		p.feeder.cfg.Handler.Failed(p.r, fmt.Errorf("reading %s: %w", where, err))
-	}
-}
-
-func (p *pump) lost(code, message string, start, end int64) {
-	p.feeder.log.Error("the position of a source is gone", "task", p.r.Task, "topic", p.r.Topic, "partition", p.r.Partition, "error", message)
-	p.feeder.cfg.Handler.LostPosition(p.r, code, message, start, end)
-}
-
-// bounds is what the log holds now.
-func (p *pump) bounds(ctx context.Context) (start, end int64) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	tp := kafka.TopicPartition{Topic: p.r.Topic, Partition: p.r.Partition}
-	at := func(place int64) int64 {
-		found, err := p.feeder.cluster.ListOffsets(ctx, place, false, tp)
-		if err != nil || found[tp].Err != nil {
-			return -1
-		}
-		return found[tp].Offset
-	}
-	return at(kafka.Earliest), at(kafka.Latest)
 }

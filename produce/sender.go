@@ -37,6 +37,7 @@ type parcel struct {
 	b      *batch
 	answer chan outcome  // buffered
 	lead   chan struct{} // buffered: it is this parcel's lane that sends next
+	leads  bool          // guarded by sender.mu: lead was given
 }
 
 // send makes one attempt.
@@ -46,7 +47,7 @@ func (s *sender) send(ctx context.Context, b *batch) outcome {
 	s.waiting = append(s.waiting, x)
 	if s.active < maxRequests {
 		s.active++
-		x.lead <- struct{}{}
+		x.give()
 	}
 	s.mu.Unlock()
 	for {
@@ -54,9 +55,33 @@ func (s *sender) send(ctx context.Context, b *batch) outcome {
 		case <-x.lead:
 			s.flush(ctx)
 		case o := <-x.answer:
+			select {
+			case <-x.lead: // another lane took the parcel along; the right to send goes on
+				s.pass()
+			default:
+			}
 			return o
 		}
 	}
+}
+
+// give makes the parcel's lane send; under sender.mu, once.
+func (x *parcel) give() {
+	x.leads = true
+	x.lead <- struct{}{}
+}
+
+// pass gives the right to send to a parcel that waits for it, or back.
+func (s *sender) pass() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.waiting {
+		if !x.leads {
+			x.give()
+			return
+		}
+	}
+	s.active--
 }
 
 // flush sends one request and passes the right to send on.
@@ -64,13 +89,7 @@ func (s *sender) flush(ctx context.Context) {
 	runtime.Gosched() // lanes that became ready in the same moment come along
 	parcels := s.take()
 	outcomes := s.exchange(ctx, parcels)
-	s.mu.Lock()
-	if len(s.waiting) > 0 {
-		s.waiting[0].lead <- struct{}{}
-	} else {
-		s.active--
-	}
-	s.mu.Unlock()
+	s.pass()
 	for i, x := range parcels {
 		x.answer <- outcomes[i]
 	}
