@@ -54,14 +54,14 @@ func createTopic(ctx context.Context, cl *kgo.Client, name string, partitions in
 		if err != nil {
 			return false, err
 		}
-		for _, r := range res.Topics {
-			err := codeError(r.ErrorCode, r.ErrorMessage)
-			if errors.Is(err, kerr.InvalidReplicationFactor) {
-				return false, nil // a broker of a cluster that has just started is still fenced
-			}
-			return err == nil, err
+		if len(res.Topics) != 1 {
+			return false, errors.New("the answer does not name the topic")
 		}
-		return false, errors.New("the answer names no topic")
+		err = codeError(res.Topics[0].ErrorCode, res.Topics[0].ErrorMessage)
+		if errors.Is(err, kerr.InvalidReplicationFactor) {
+			return false, nil // a broker of a cluster that has just started is still fenced
+		}
+		return err == nil, err
 	})
 }
 
