@@ -31,6 +31,7 @@ type model struct {
 	down       error                                // every request fails with it, when set
 	silent     bool                                 // no request is answered
 	answer     func(req kmsg.Request) kmsg.Response // before the model; nil: not handled
+	accepted   func(tp kafka.TopicPartition, member string, offset int64, metadata string)
 	hang       func(node int32, req kmsg.Request) bool
 	seen       []string // requests, in order of arrival
 	joins      [][]byte // metadata of each JoinGroup
@@ -410,6 +411,9 @@ func (m *model) offsetCommit(req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitRe
 			rp := kmsg.NewOffsetCommitResponseTopicPartition()
 			rp.Partition, rp.ErrorCode = p.Partition, code
 			rt.Partitions = append(rt.Partitions, rp)
+			if code == 0 && m.accepted != nil {
+				m.accepted(kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}, req.MemberID, p.Offset, *p.Metadata)
+			}
 			if code == 0 {
 				m.offsets[kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}] = committed{p.Offset, *p.Metadata}
 			}

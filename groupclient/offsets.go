@@ -21,7 +21,7 @@ type committed struct {
 
 // fetchOffsets reads the positions of a task. Stable ones are those that no open transaction may
 // still change; the coordinator answers 88 until there are such, and it is asked again.
-func (g *Group) fetchOffsets(ctx context.Context, partition int32, sources []string, stable bool) (map[string]committed, error) {
+func (g *Group) fetchOffsets(ctx context.Context, id identity, partition int32, sources []string, stable bool) (map[string]committed, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = g.cfg.Group
 	req.RequireStable = stable
@@ -31,7 +31,7 @@ func (g *Group) fetchOffsets(ctx context.Context, partition int32, sources []str
 		req.Topics = append(req.Topics, topic)
 	}
 	var found map[string]committed
-	err := g.repeat(ctx, func(ctx context.Context) (int16, error) {
+	err := g.step(ctx, id, func(ctx context.Context) (int16, error) {
 		answer, err := g.client.ToGroup(ctx, g.cfg.Group, req)
 		if err != nil {
 			return 0, err
@@ -133,6 +133,16 @@ func (g *Group) repeat(ctx context.Context, try func(context.Context) (int16, er
 			return final(ctx, err)
 		}
 	}
+}
+
+// step is repeat for a take-over, which ends with the membership that it began under.
+func (g *Group) step(ctx context.Context, id identity, try func(context.Context) (int16, error)) error {
+	return g.repeat(ctx, func(ctx context.Context) (int16, error) {
+		if g.current().incarnation != id.incarnation {
+			return 0, ErrLost
+		}
+		return try(ctx)
+	})
 }
 
 // offsetsLimit is how long one OffsetCommit or OffsetFetch may take.

@@ -38,6 +38,10 @@ func (g *Group) look(ctx context.Context, t Task, set PreparedSet) (found, error
 		if topic.Err != nil {
 			return f, topic.Err
 		}
+		if n := int32(len(topic.Partitions)); t.Partition >= n {
+			return f, &RefusedError{codeCountMismatch, fmt.Sprintf("topic %q has %d partitions, and set %q has records in partition %d; "+
+				"topics that are read together need the same number", name, n, set.Name, t.Partition)}
+		}
 		f.ids[name] = topic.ID
 		tps = append(tps, kafka.TopicPartition{Topic: name, Partition: t.Partition})
 	}

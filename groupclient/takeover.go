@@ -33,7 +33,7 @@ func (g *Group) takeOver(ctx context.Context, t Task) (TakeOver, error) {
 	if err != nil {
 		return TakeOver{}, err
 	}
-	claims, err := g.readClaims(ctx, t, set)
+	claims, err := g.readClaims(ctx, id, t, set)
 	if err != nil {
 		return TakeOver{}, err
 	}
@@ -43,24 +43,32 @@ func (g *Group) takeOver(ctx context.Context, t Task) (TakeOver, error) {
 	if err := g.fence(ctx, id, claims); err != nil {
 		return TakeOver{}, err
 	}
-	start, err := g.fetchOffsets(ctx, t.Partition, set.Sources, true)
+	start, err := g.fetchOffsets(ctx, id, t.Partition, set.Sources, true)
 	if err != nil {
 		return TakeOver{}, err
 	}
-	found, err := g.look(ctx, t, set)
+	var at found
+	err = g.step(ctx, id, func(ctx context.Context) (int16, error) {
+		at, err = g.look(ctx, t, set)
+		return 0, err
+	})
 	if err != nil {
 		return TakeOver{}, err
 	}
-	found.claims, found.committed = claims, start
-	positions, err := g.cfg.positions(t, set, found)
+	at.claims, at.committed = claims, start
+	positions, err := g.cfg.positions(t, set, at)
 	if err != nil {
 		return TakeOver{}, err
 	}
-	ours := g.newClaim(id, set, found.ids)
+	ours := g.newClaim(id, set, at.ids)
 	if err := g.commitClaim(ctx, id, t, positions, ours); err != nil {
 		return TakeOver{}, err
 	}
-	ends, err := g.ends(ctx, t, set)
+	var ends map[string]int64
+	err = g.step(ctx, id, func(ctx context.Context) (int16, error) {
+		ends, err = g.ends(ctx, t, set)
+		return 0, err
+	})
 	if err != nil {
 		return TakeOver{}, err
 	}
@@ -70,7 +78,7 @@ func (g *Group) takeOver(ctx context.Context, t Task) (TakeOver, error) {
 		return TakeOver{}, ErrLost
 	}
 	task.taken, task.claim, task.position = true, ours, positions
-	return TakeOver{Positions: maps.Clone(positions), Ends: ends, TopicIDs: found.ids}, nil
+	return TakeOver{Positions: maps.Clone(positions), Ends: ends, TopicIDs: at.ids}, nil
 }
 
 // begin notes as whom the task is taken over: the whole of it is done under one generation.
@@ -91,8 +99,8 @@ func (g *Group) begin(t Task) (*ownedTask, PreparedSet, identity, error) {
 
 // readClaims reads who owned the task's source partitions, by source. A position without a claim of
 // ours has none.
-func (g *Group) readClaims(ctx context.Context, t Task, set PreparedSet) (map[string]claim, error) {
-	offsets, err := g.fetchOffsets(ctx, t.Partition, set.Sources, false)
+func (g *Group) readClaims(ctx context.Context, id identity, t Task, set PreparedSet) (map[string]claim, error) {
+	offsets, err := g.fetchOffsets(ctx, id, t.Partition, set.Sources, false)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +122,7 @@ func (g *Group) readClaims(ctx context.Context, t Task, set PreparedSet) (map[st
 // being built.
 func (g *Group) checkGeneration(ctx context.Context, id identity) error {
 	var answered int16
-	err := g.repeat(ctx, func(ctx context.Context) (int16, error) {
+	err := g.step(ctx, id, func(ctx context.Context) (int16, error) {
 		answer, err := g.client.ToGroup(ctx, g.cfg.Group, g.heartbeat(id))
 		if err != nil {
 			return 0, err
@@ -133,6 +141,7 @@ func (g *Group) checkGeneration(ctx context.Context, id identity) error {
 	return err
 }
 
+// movedOn tells that our own loop has gone on to another generation, or is about to.
 func (g *Group) movedOn(id identity) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,10 +224,7 @@ func (g *Group) commitClaim(ctx context.Context, id identity, t Task, positions 
 	if err != nil {
 		return &RefusedError{codeBadDeclaration, fmt.Sprintf("set %q: %v", t.Set, err)}
 	}
-	return g.repeat(ctx, func(ctx context.Context) (int16, error) {
-		if g.current().incarnation != id.incarnation {
-			return 0, ErrLost
-		}
+	return g.step(ctx, id, func(ctx context.Context) (int16, error) {
 		return g.commitOffsets(ctx, id, t, positions, metadata)
 	})
 }

@@ -1,0 +1,327 @@
+package groupclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+// A seeded simulation of a group: members come, die, leave, lose their connection, and hand tasks
+// over at their own pace, while the model checks every commit that it accepts.
+//
+// INVARIANT: a task changes its owner only when the old one has released it or is out of the group,
+// and the new one starts where the old one has committed last.
+
+// ledger checks accepted commits.
+type ledger struct {
+	last   map[kafka.TopicPartition]entry
+	errs   []string
+	moves  int
+	writes int
+}
+
+type entry struct {
+	member, incarnation string
+	offset              int64
+	released            bool
+}
+
+func (l *ledger) accept(m *model, tp kafka.TopicPartition, member string, offset int64, metadata string) {
+	c, ok, err := parseClaim(metadata)
+	if !ok || err != nil {
+		l.errs = append(l.errs, fmt.Sprintf("%s: a commit without a claim: %q", tp, metadata))
+		return
+	}
+	was, had := l.last[tp]
+	switch {
+	case !had:
+	case was.incarnation == c.Incarnation:
+		if offset < was.offset {
+			l.errs = append(l.errs, fmt.Sprintf("%s: %s went back from %d to %d", tp, member, was.offset, offset))
+		}
+	default:
+		l.moves++
+		if !was.released && m.members[was.member] != nil {
+			l.errs = append(l.errs, fmt.Sprintf("%s: %s took over from %s, which is alive and has not released it", tp, member, was.member))
+		}
+		if offset != was.offset {
+			l.errs = append(l.errs, fmt.Sprintf("%s: %s starts at %d, not at %d", tp, member, offset, was.offset))
+		}
+	}
+	l.writes++
+	l.last[tp] = entry{member, c.Incarnation, offset, c.Released}
+}
+
+// line is one member's connection, which can be cut.
+type line struct {
+	*model
+	cut atomic.Bool
+}
+
+func (l *line) ok() error {
+	if l.cut.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func (l *line) Coordinator(ctx context.Context, kind kafka.CoordinatorKind, key string) (int32, error) {
+	if err := l.ok(); err != nil {
+		return -1, err
+	}
+	return l.model.Coordinator(ctx, kind, key)
+}
+
+func (l *line) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
+	if err := l.ok(); err != nil {
+		return nil, err
+	}
+	resp, err := l.model.Do(ctx, node, req)
+	if cut := l.ok(); cut != nil {
+		return nil, cut // the answer is lost
+	}
+	return resp, err
+}
+
+func (l *line) ToGroup(ctx context.Context, _ string, req kmsg.Request) (kmsg.Response, error) {
+	return l.Do(ctx, 0, req)
+}
+
+// worker is a member with as much of a session as the group needs.
+type worker struct {
+	*Group
+	line   *line
+	rnd    *rand.Rand
+	ctx    context.Context
+	cancel context.CancelFunc
+	busy   sync.WaitGroup
+
+	mu    sync.Mutex
+	again chan struct{}          // closed at each assignment
+	open  map[Task]*assignedTask // being taken over, worked on, or released
+}
+
+type assignedTask struct {
+	revoke chan struct{}
+	cancel context.CancelFunc
+	once   sync.Once
+}
+
+func newWorker(m *model, seed uint64) *worker {
+	w := &worker{line: &line{model: m}, rnd: rand.New(rand.NewPCG(seed, 5)), again: make(chan struct{}), open: map[Task]*assignedTask{}}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.Group = newGroup(Config{Group: "g"}, w.line, w)
+	w.busy.Go(func() { _ = w.Run(w.ctx) })
+	w.Join(orders(8))
+	return w
+}
+
+// kill ends the process without a word.
+func (w *worker) kill() {
+	w.cancel()
+	w.busy.Wait()
+}
+
+func (w *worker) Assigned(a Assignment) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.again)
+	w.again = make(chan struct{})
+	for _, t := range a.Active {
+		if w.open[t] == nil {
+			w.start(t)
+		}
+	}
+	for _, t := range w.Owned() {
+		if at := w.open[t]; at != nil && !slices.Contains(a.Active, t) {
+			at.once.Do(func() { close(at.revoke) })
+		}
+	}
+}
+
+func (w *worker) Lost(string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for t, at := range w.open {
+		at.cancel()
+		delete(w.open, t)
+	}
+}
+
+func (w *worker) Rebalancing()           {}
+func (w *worker) Fatal(err error)        { panic(err) }
+func (w *worker) Waiting(string, string) {}
+
+func (w *worker) random(most time.Duration) time.Duration {
+	return time.Duration(w.rnd.Int64N(int64(most)))
+}
+
+// start needs w.mu.
+func (w *worker) start(t Task) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	at := &assignedTask{revoke: make(chan struct{}), cancel: cancel}
+	w.open[t] = at
+	every, linger := 100*time.Millisecond+w.random(time.Second), w.random(3*time.Second)
+	w.busy.Go(func() {
+		defer cancel()
+		w.work(ctx, t, at, every, linger)
+	})
+}
+
+// work is the life of a task: taken over, committed, and after a revoke released.
+func (w *worker) work(ctx context.Context, t Task, at *assignedTask, every, linger time.Duration) {
+	var position int64
+	if !w.persist(ctx, func() error {
+		over, err := w.TakeOver(ctx, t)
+		position = over.Positions["orders"]
+		return err
+	}) {
+		return
+	}
+	commit := func() bool {
+		position++
+		return w.persist(ctx, func() error { return w.Commit(ctx, t, map[string]int64{"orders": position}) })
+	}
+	for revoked := false; !revoked; {
+		select {
+		case <-at.revoke:
+			revoked = true
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+			if !commit() {
+				return
+			}
+		}
+	}
+	if !sleep(ctx, linger) || !commit() || !w.persist(ctx, func() error { return w.CommitReleased(ctx, t, nil) }) {
+		return
+	}
+	w.mu.Lock()
+	if w.open[t] == at {
+		delete(w.open, t)
+	}
+	w.mu.Unlock()
+	w.Release(t)
+}
+
+// persist repeats after a rebalance. False: the task is over.
+func (w *worker) persist(ctx context.Context, do func() error) bool {
+	for {
+		w.mu.Lock()
+		again := w.again
+		w.mu.Unlock()
+		err := do()
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, ErrRebalancing) {
+			return false
+		}
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func simulate(t *testing.T, seed uint64) (moves int) {
+	rnd := rand.New(rand.NewPCG(seed, 4))
+	m := newModel()
+	m.topic("orders", 8, 1)
+	m.topic("g-counts-changelog", 8, 2)
+	m.last["orders"] = 1 << 40
+	l := &ledger{last: map[kafka.TopicPartition]entry{}}
+	m.accepted = func(tp kafka.TopicPartition, member string, offset int64, metadata string) {
+		l.accept(m, tp, member, offset, metadata)
+	}
+	var workers []*worker
+	var history []string
+	note := func(format string, args ...any) { history = append(history, fmt.Sprintf(format, args...)) }
+	defer func() {
+		for _, w := range workers {
+			w.kill()
+		}
+	}()
+	grow := func() { workers = append(workers, newWorker(m, rnd.Uint64())) }
+	grow()
+	for range 25 {
+		time.Sleep(time.Duration(rnd.Int64N(int64(4 * time.Second))))
+		i := 0
+		if len(workers) > 0 {
+			i = rnd.IntN(len(workers))
+		}
+		switch what := rnd.IntN(6); {
+		case len(workers) == 0 || what < 2 && len(workers) < 6:
+			note("join")
+			grow()
+		case what == 2:
+			note("kill %d", i)
+			workers[i].kill()
+			workers = slices.Delete(workers, i, i+1)
+		case what == 3:
+			note("leave %d", i)
+			w := workers[i]
+			_ = w.Leave(t.Context())
+			w.kill()
+			workers = slices.Delete(workers, i, i+1)
+		case what == 4:
+			w, cut := workers[i], time.Duration(rnd.Int64N(int64(20*time.Second)))
+			note("cut %d for %s", i, cut)
+			w.line.cut.Store(true)
+			w.busy.Go(func() { sleep(w.ctx, cut); w.line.cut.Store(false) })
+		default:
+			note("rest")
+		}
+	}
+	grow()
+	pass(60 * time.Second)
+	m.mu.Lock()
+	errs, before, moves := slices.Clone(l.errs), l.writes, l.moves
+	m.mu.Unlock()
+	pass(10 * time.Second)
+	m.mu.Lock()
+	after := l.writes
+	m.mu.Unlock()
+	owned := map[Task]int{}
+	for i, w := range workers {
+		for _, task := range w.Owned() {
+			owned[task]++
+			if c := w.Incarnation(); l.last[tp("orders", task.Partition)].incarnation != c {
+				errs = append(errs, fmt.Sprintf("%s is owned by %d and worked on by another", task, i))
+			}
+		}
+	}
+	for p := range int32(8) {
+		if n := owned[Task{"orders", p}]; n != 1 {
+			errs = append(errs, fmt.Sprintf("task %d has %d owners at the end", p, n))
+		}
+	}
+	if after <= before {
+		errs = append(errs, "no progress at the end")
+	}
+	if len(errs) > 0 {
+		t.Fatalf("seed %d: %v\nhistory: %v", seed, errs[:min(5, len(errs))], history)
+	}
+	return moves
+}
+
+func TestSimulatedGroups(t *testing.T) {
+	moves := 0
+	for seed := range uint64(150) {
+		synctest.Test(t, func(t *testing.T) { moves += simulate(t, seed) })
+	}
+	t.Logf("%d tasks changed their owner", moves)
+}
