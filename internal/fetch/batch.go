@@ -3,7 +3,8 @@ package fetch
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"math"
+
+	"github.com/pillion/pillion/protocol/frame"
 )
 
 const (
@@ -62,7 +63,7 @@ func parseBatch(b []byte) (h batch, whole bool, err error) {
 	h.maxTime = int64(be.Uint64(b[35:]))
 	h.producerID = int64(be.Uint64(b[43:]))
 	h.count = int32(be.Uint32(b[57:]))
-	if h.lastDelta < 0 || h.count < 0 || int64(h.count) > int64(h.lastDelta)+1 || h.base > math.MaxInt64-int64(h.lastDelta)-1 {
+	if h.lastDelta < 0 || h.count < 0 || int64(h.count) > int64(h.lastDelta)+1 || h.base > frame.MaxInteger-int64(h.lastDelta)-1 {
 		return h, false, corrupt("a batch at offset %d of %d records with a last delta of %d", h.base, h.count, h.lastDelta)
 	}
 	return h, true, nil
