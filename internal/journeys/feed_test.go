@@ -13,13 +13,10 @@ import (
 	"github.com/pillion/pillion/internal/kafkatest"
 )
 
-// keys is how many keys a partition's records have.
-const keys = 20
-
 // record is the n-th input of a job: numbered, and its key belongs to one partition.
 func (j *job) record(n int) kafkatest.Record {
 	p := int32(n) % j.partitions
-	return kafkatest.KV(fmt.Sprintf("key-%d-%d", p, n/int(j.partitions)%keys), fmt.Sprintf("value-%d", n)).On(p)
+	return kafkatest.KV(fmt.Sprintf("key-%d-%d", p, n/int(j.partitions)%j.keys), fmt.Sprintf("value-%d", n)).On(p)
 }
 
 // load produces inputs from number from on, and waits for them.

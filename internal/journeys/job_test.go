@@ -23,6 +23,8 @@ type job struct {
 	group      string
 	in, out    string
 	partitions int32
+	keys       int // of each partition
+	pad        int // bytes of a row of the table, at least
 	place      place
 	state      string // the worker's directory
 }
@@ -30,13 +32,13 @@ type job struct {
 // changelog is the topic behind the job's table.
 func (j *job) changelog() string { return j.group + "-counts-changelog" }
 
-// newJob creates the topics. keys of records are spread over the partitions by hand.
+// newJob creates the topics. Every key belongs to one partition.
 func newJob(t *testing.T, addrs []string, partitions int32) *job {
 	t.Helper()
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + "-" + strconv.Itoa(os.Getpid())
 	j := &job{
 		t: t, addrs: addrs, group: name, in: name + "-in", out: name + "-out",
-		partitions: partitions, place: newPlace(t), state: t.TempDir(),
+		partitions: partitions, keys: 20, place: newPlace(t), state: t.TempDir(),
 	}
 	kafkatest.CreateTopic(t, addrs, j.in, partitions, nil)
 	kafkatest.CreateTopic(t, addrs, j.out, partitions, nil)
@@ -64,11 +66,19 @@ func (j *job) worker(s *sidecar, env ...string) *process {
 }
 
 func (j *job) env() []string {
-	return []string{"JOB_IN=" + j.in, "JOB_OUT=" + j.out, "JOB_STATE=" + j.state, "PYTHONUNBUFFERED=1"}
+	return []string{"JOB_IN=" + j.in, "JOB_OUT=" + j.out, "JOB_STATE=" + j.state, "JOB_PAD=" + strconv.Itoa(j.pad)}
 }
 
 func script(name string) string {
 	return filepath.Join(checkout(), "internal", "journeys", "testdata", name)
+}
+
+// loseDisk removes the worker's tables. It is not running.
+func (j *job) loseDisk() {
+	j.t.Helper()
+	if err := os.RemoveAll(filepath.Join(j.state, "tables")); err != nil {
+		j.t.Fatal(err)
+	}
 }
 
 // ask makes the worker do something (stop, or block N) the next time it comes to a point; see counts.py.
@@ -171,7 +181,7 @@ func (j *job) latest() map[string]int {
 
 func number(t *testing.T, r kafkatest.Record) int {
 	t.Helper()
-	n, err := strconv.Atoi(string(r.Value))
+	n, err := strconv.Atoi(strings.TrimSpace(string(r.Value)))
 	if err != nil {
 		t.Fatalf("the changelog holds %q for %q", r.Value, r.Key)
 	}
@@ -187,7 +197,7 @@ func (j *job) files() {
 	}
 	rows := map[string]int{}
 	for _, e := range dump.since(0, func(e entry) bool { return e.is("row") }) {
-		rows[e.str("key")], _ = strconv.Atoi(e.str("value"))
+		rows[e.str("key")], _ = strconv.Atoi(strings.TrimSpace(e.str("value")))
 	}
 	compare(j.t, "sqlite rows", rows, j.latest())
 }

@@ -17,8 +17,10 @@ import (
 	"time"
 )
 
-// patience bounds every wait. No test takes that long unless it fails.
-const patience = 60 * time.Second
+// patience bounds every wait (one of them is for a worker that blocks for a minute). No test takes that long unless it fails.
+const patience = 90 * time.Second
+
+const sigcont = syscall.SIGCONT
 
 // entry is one line of a process's output: JSON of the sidecar's log or of a worker's event.
 type entry struct {

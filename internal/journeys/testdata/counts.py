@@ -1,6 +1,6 @@
 """The reference job: a count per key, and one output for each input.
 
-JOB_IN, JOB_OUT: topics. JOB_STATE: a directory, with the tables, and with what the test asks for: a
+JOB_IN, JOB_OUT: topics. JOB_PAD: the least size of a row. JOB_STATE: a directory, with the tables, and with what the test asks for: a
 file at-POINT makes the worker do what it says, once, when it comes to that point:
 
     stop        SIGSTOP itself (the test kills it, or lets it go on)
@@ -19,6 +19,7 @@ import pillion
 SOURCE = os.environ["JOB_IN"]
 OUTPUT = os.environ["JOB_OUT"]
 STATE = Path(os.environ["JOB_STATE"])
+PAD = int(os.environ["JOB_PAD"])
 
 
 def say(event: str, **fields: object) -> None:
@@ -64,7 +65,7 @@ async def main() -> None:
                         point("records")
                         counts = tables[task]["counts"]
                         for key in batch.keys:
-                            counts[key] = b"%d" % (int(counts.get(key, b"0")) + 1)
+                            counts[key] = (b"%d" % (int(counts.get(key, b"0")) + 1)).ljust(PAD)
                         point("commit")
                         outputs = {OUTPUT: list(batch.items())}
                         done = await tables.commit(batch, outputs=outputs)

@@ -1,0 +1,78 @@
+//go:build kafka
+
+package journeys
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafkatest"
+)
+
+// lost are the inputs whose commits the worker saw fail: what may be processed once more.
+func lost(w *process) func(kafkatest.Record) bool {
+	failed := w.since(0, func(e entry) bool { return e.is("commit", "ok", false) })
+	return func(r kafkatest.Record) bool {
+		return slices.ContainsFunc(failed, func(e entry) bool {
+			return e.num("partition") == int64(r.Partition) && e.num("base") <= r.Offset && r.Offset < e.num("next")
+		})
+	}
+}
+
+// The sidecar is killed and started again; its worker stays and connects to the next one. Nothing is
+// lost; only commits in flight may be repeated.
+func TestSidecarKilledWhileRecordsFlow(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, oneBroker(t), 3)
+	flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
+	s := j.sidecar(flags...)
+	w := j.worker(s)
+	f := j.feed(0)
+	for range 2 {
+		s.running(3)
+		j.flowing(200)
+		s.kill()
+		s = j.sidecar(flags...)
+	}
+	s.running(3)
+	j.flowing(200)
+	f.end()
+	j.finish()
+	again := j.checkButFor(lost(w))
+	t.Logf("%d inputs came twice", len(again))
+	s.stop()
+	w.exit()
+	j.files()
+}
+
+// Killed exactly between the acknowledgement of a commit's writes and the commit of its positions:
+// that commit is repeated, and no other.
+func TestSidecarKilledBetweenProduceAndPositions(t *testing.T) {
+	t.Parallel()
+	fake := kafkatest.Fake(t)
+	j := newJob(t, fake.Addrs(), 1)
+	flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
+	j.load(0, 100)
+	s := j.sidecar(flags...)
+	w := j.worker(s)
+	j.finish()
+
+	held := holdBack(t, fake, offsetCommitKey, func(r kmsg.Request) bool {
+		return r.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Offset > 100
+	})
+	j.load(100, 50)
+	at := held.request().(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Offset
+	s.kill()
+	held.forget()
+	s = j.sidecar(flags...)
+	j.load(150, 50)
+	again := j.checkButFor(func(r kafkatest.Record) bool { return r.Offset >= 100 && r.Offset < at })
+	if int64(len(again)) != at-100 {
+		t.Errorf("%d outputs came twice, the commit in flight had %d", len(again), at-100)
+	}
+	s.stop()
+	w.exit()
+	j.files()
+}
