@@ -181,11 +181,11 @@ func CommitOffsets(t testing.TB, addrs []string, group string, offsets map[Topic
 }
 
 // settled repeats fn while the coordinator is not there yet: a broker that has
-// just started, or a group that has just moved.
+// just started or just died, or a group that has just moved.
 func settled(ctx context.Context, fn func() error) error {
 	return again(ctx, "wait for the coordinator", func() (bool, error) {
 		err := fn()
-		if errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
+		if kgo.IsRetryableBrokerErr(err) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
 			return false, nil
 		}
 		return err == nil, err
