@@ -29,31 +29,14 @@ const flagNoStandby = 1
 // the owned partitions, and everything else in user data. Equal subscriptions give equal bytes.
 func EncodeSubscription(s Subscription) ([]byte, error) {
 	sets := normalSets(s.Sets)
-	index := map[string]int{}
-	var sources, extra []string
-	for _, set := range sets {
-		sources = append(sources, set.Sources...)
-		for _, t := range set.Tables {
-			extra = append(extra, t.Changelog)
-		}
+	bySet, err := positions(sets)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(sources)
-	sources = slices.Compact(sources)
-	for _, t := range sources {
-		index[t] = len(index)
+	sources, extra, index, err := dictionary(sets, s.Globals)
+	if err != nil {
+		return nil, err
 	}
-	extra = append(extra, s.Globals...)
-	slices.Sort(extra)
-	extra = slices.DeleteFunc(slices.Compact(extra), func(t string) bool { _, ok := index[t]; return ok })
-	for _, t := range extra {
-		index[t] = len(index)
-	}
-	for t := range index {
-		if t == "" || len(t) > maxName {
-			return nil, fmt.Errorf("topic name %q has %d bytes", t, len(t))
-		}
-	}
-
 	w := writer{b: []byte{dataVersion}}
 	w.uvarint(s.Nonce)
 	flags := uint64(0)
@@ -71,14 +54,9 @@ func EncodeSubscription(s Subscription) ([]byte, error) {
 	for _, t := range slices.Sorted(slices.Values(s.Globals)) {
 		w.uvarint(uint64(index[t]))
 	}
-	bySet, err := positions(sets)
-	if err != nil {
-		return nil, err
-	}
 	if err := w.copies(s.Copies, bySet, len(sets)); err != nil {
 		return nil, err
 	}
-
 	owned := map[string][]int32{}
 	for _, task := range s.Owned {
 		at, ok := bySet[task.Set]
@@ -91,6 +69,32 @@ func EncodeSubscription(s Subscription) ([]byte, error) {
 	}
 	e := envelope{topics: sources, userData: w.b, owned: sortedPartitions(owned), generation: s.Generation, rack: s.Rack}
 	return e.append(nil), nil
+}
+
+// dictionary numbers the topics: the sources as they stand in the envelope, then all others.
+func dictionary(sets []Set, globals []string) (sources, extra []string, index map[string]int, err error) {
+	extra = slices.Clone(globals)
+	for _, set := range sets {
+		sources = append(sources, set.Sources...)
+		for _, t := range set.Tables {
+			extra = append(extra, t.Changelog)
+		}
+	}
+	slices.Sort(sources)
+	sources = slices.Compact(sources)
+	slices.Sort(extra)
+	extra = slices.DeleteFunc(slices.Compact(extra), func(t string) bool {
+		_, ok := slices.BinarySearch(sources, t)
+		return ok
+	})
+	index = make(map[string]int, len(sources)+len(extra))
+	for i, t := range slices.Concat(sources, extra) {
+		if t == "" || len(t) > maxName {
+			return nil, nil, nil, fmt.Errorf("topic name %.40q has %d bytes", t, len(t))
+		}
+		index[t] = i
+	}
+	return sources, extra, index, nil
 }
 
 // normalSets sorts sets, their sources and their tables.

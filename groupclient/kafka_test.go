@@ -3,6 +3,11 @@
 package groupclient
 
 import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -107,4 +112,101 @@ func TestARecordTooLargeForKafka(t *testing.T) {
 	if e := events[0]; e.what != "waiting" || e.code != codeKafkaRefused || !strings.Contains(e.text, "message.max.bytes") {
 		t.Errorf("got %+v", e)
 	}
+}
+
+// A static member that is restarted gets its plan back, without a rebalance.
+func TestStaticMembershipOnKafka(t *testing.T) {
+	broker := kafkatest.Broker(t, kafkatest.Latest)
+	addrs := broker.Addrs()
+	kafkatest.CreateTopic(t, addrs, "orders", 4, nil)
+	static := func(c *Config) { c.InstanceID = "one" }
+	first := run(t, addrs, "app", static)
+	first.share(t, counting())
+	a := first.assigned(t, "all tasks", has(4))
+	first.takeAll(t, a.Active)
+	first.stop()
+	second := run(t, addrs, "app", static)
+	second.share(t, counting())
+	b := second.assigned(t, "all tasks again", has(4))
+	if b.Generation != a.Generation || b.MemberID == a.MemberID {
+		t.Errorf("was %+v, is %+v", a, b)
+	}
+	second.takeAll(t, b.Active)
+	if err := second.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	kafkatest.WaitGroup(t, addrs, "app", func(g kafkatest.Group) bool { return len(g.Members) == 0 })
+}
+
+// kafka-consumer-groups itself: members, partitions and lag, as of any consumer.
+func TestKafkasOwnToolDescribesTheGroup(t *testing.T) {
+	lib := toolLib(t)
+	addrs := kafkatest.Broker(t, kafkatest.Latest).Addrs()
+	kafkatest.CreateTopic(t, addrs, "orders", 2, nil)
+	kafkatest.Produce(t, addrs, "orders", []kafkatest.Record{kafkatest.KV("a", "1").On(0), kafkatest.KV("b", "2").On(0), kafkatest.KV("c", "3").On(1)})
+	m := run(t, addrs, "app")
+	m.share(t, counting())
+	a := m.assigned(t, "all tasks", has(2))
+	m.takeAll(t, a.Active)
+	if err := m.Commit(t.Context(), Task{"orders", 1}, map[string]int64{"orders": 1}); err != nil {
+		t.Fatal(err)
+	}
+	describe := func(args ...string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		all := append([]string{"-cp", filepath.Join(lib, "*"), "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+			"--bootstrap-server", strings.Join(addrs, ","), "--describe", "--group", "app"}, args...)
+		out, err := exec.CommandContext(ctx, "java", all...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("kafka-consumer-groups: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+	offsets, members := describe(), describe("--members", "--verbose")
+	t.Logf("%s%s", offsets, members)
+	for text, patterns := range map[string][]string{
+		offsets: {`app +orders +0 +0 +2 +2 +` + m.last(t, "assigned").given.MemberID, `app +orders +1 +1 +1 +0 +`},
+		members: {a.MemberID + ` .* 2 .*orders:0,1 `},
+	} {
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(pattern).MatchString(text) {
+				t.Errorf("no %q in\n%s", pattern, text)
+			}
+		}
+	}
+}
+
+// toolLib has the tools of Kafka, which the broker's own libraries lack. Kept in the cache of the checkout.
+func toolLib(t *testing.T) string {
+	t.Helper()
+	cache, err := filepath.Abs("../.cache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := filepath.Join(cache, "kafka-tools", kafkatest.Latest)
+	if _, err := os.Stat(lib); err == nil {
+		return lib
+	}
+	if err := os.MkdirAll(filepath.Dir(lib), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	work, err := os.MkdirTemp(filepath.Dir(lib), "new-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(work)
+	pom := `<project><modelVersion>4.0.0</modelVersion><groupId>pillion</groupId><artifactId>tools</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>` + kafkatest.Latest + `</version></dependency></dependencies></project>`
+	if err := os.WriteFile(filepath.Join(work, "pom.xml"), []byte(pom), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	maven := exec.CommandContext(t.Context(), "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime")
+	maven.Dir = work
+	if out, err := maven.CombinedOutput(); err != nil {
+		t.Fatalf("fetching Kafka's tools with mvn (install Maven and Java 17): %v\n%s", err, out)
+	}
+	if err := os.Rename(filepath.Join(work, "lib"), lib); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	return lib
 }

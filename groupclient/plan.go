@@ -32,6 +32,13 @@ func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 	}
 	subscription := g.subscription()
 	member := g.identity.member
+	reason := "the group rebalances"
+	switch {
+	case g.synced < 0:
+		reason = "a sidecar joins"
+	case !g.follow.IsZero():
+		reason = "tasks were released, or the worker declares something else"
+	}
 	g.joined = g.want
 	g.follow, g.urgent = time.Time{}, false
 	g.claimed = slices.Collect(maps.Keys(g.owned))
@@ -47,6 +54,7 @@ func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 	req.MemberID = member
 	req.InstanceID = g.instance()
 	req.ProtocolType = protocolType
+	req.Reason = &reason
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = protocolName, metadata
 	req.Protocols = append(req.Protocols, protocol)

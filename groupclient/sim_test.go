@@ -237,69 +237,72 @@ func (w *worker) persist(ctx context.Context, do func() error) bool {
 	}
 }
 
-func simulate(t *testing.T, seed uint64) (moves int) {
-	rnd := rand.New(rand.NewPCG(seed, 4))
-	m := newModel()
-	m.topic("orders", 8, 1)
-	m.topic("g-counts-changelog", 8, 2)
-	m.last["orders"] = 1 << 40
-	l := &ledger{last: map[kafka.TopicPartition]entry{}}
-	m.accepted = func(tp kafka.TopicPartition, member string, offset int64, metadata string) {
-		l.accept(m, tp, member, offset, metadata)
+// simulation is one seeded history of a group.
+type simulation struct {
+	t       *testing.T
+	rnd     *rand.Rand
+	model   *model
+	ledger  *ledger
+	workers []*worker
+	history []string
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	s := &simulation{t: t, rnd: rand.New(rand.NewPCG(seed, 4)), model: newModel(), ledger: &ledger{last: map[kafka.TopicPartition]entry{}}}
+	s.model.topic("orders", 8, 1)
+	s.model.topic("g-counts-changelog", 8, 2)
+	s.model.last["orders"] = 1 << 40
+	s.model.accepted = func(tp kafka.TopicPartition, member string, offset int64, metadata string) {
+		s.ledger.accept(s.model, tp, member, offset, metadata)
 	}
-	var workers []*worker
-	var history []string
-	note := func(format string, args ...any) { history = append(history, fmt.Sprintf(format, args...)) }
-	defer func() {
-		for _, w := range workers {
-			w.kill()
-		}
-	}()
-	grow := func() { workers = append(workers, newWorker(m, rnd.Uint64())) }
-	grow()
-	for range 25 {
-		time.Sleep(time.Duration(rnd.Int64N(int64(4 * time.Second))))
-		i := 0
-		if len(workers) > 0 {
-			i = rnd.IntN(len(workers))
-		}
-		switch what := rnd.IntN(6); {
-		case len(workers) == 0 || what < 2 && len(workers) < 6:
-			note("join")
-			grow()
-		case what == 2:
-			note("kill %d", i)
-			workers[i].kill()
-			workers = slices.Delete(workers, i, i+1)
-		case what == 3:
-			note("leave %d", i)
-			w := workers[i]
-			_ = w.Leave(t.Context())
-			w.kill()
-			workers = slices.Delete(workers, i, i+1)
-		case what == 4:
-			w, cut := workers[i], time.Duration(rnd.Int64N(int64(20*time.Second)))
-			note("cut %d for %s", i, cut)
-			w.line.cut.Store(true)
-			w.busy.Go(func() { sleep(w.ctx, cut); w.line.cut.Store(false) })
-		default:
-			note("rest")
-		}
+	return s
+}
+
+func (s *simulation) note(format string, args ...any) {
+	s.history = append(s.history, fmt.Sprintf(format, args...))
+}
+
+func (s *simulation) grow() {
+	s.note("join")
+	s.workers = append(s.workers, newWorker(s.model, s.rnd.Uint64()))
+}
+
+// step is one thing that happens to the group.
+func (s *simulation) step() {
+	what := s.rnd.IntN(6)
+	if len(s.workers) == 0 || what < 2 && len(s.workers) < 6 {
+		s.grow()
+		return
 	}
-	grow()
-	pass(60 * time.Second)
-	m.mu.Lock()
-	errs, before, moves := slices.Clone(l.errs), l.writes, l.moves
-	m.mu.Unlock()
+	i := s.rnd.IntN(len(s.workers))
+	w := s.workers[i]
+	switch what {
+	case 2, 3:
+		s.note("end %d, leaving: %v", i, what == 3)
+		if what == 3 {
+			_ = w.Leave(s.t.Context()) // a cut connection may forbid it
+		}
+		w.kill()
+		s.workers = slices.Delete(s.workers, i, i+1)
+	case 4:
+		cut := time.Duration(s.rnd.Int64N(int64(20 * time.Second)))
+		s.note("cut %d for %s", i, cut)
+		w.line.cut.Store(true)
+		w.busy.Go(func() { sleep(w.ctx, cut); w.line.cut.Store(false) })
+	}
+}
+
+// settled checks a group that was left alone for a while: each task has one owner, who works.
+func (s *simulation) settled() (errs []string) {
+	s.model.mu.Lock()
+	errs, before := slices.Clone(s.ledger.errs), s.ledger.writes
+	s.model.mu.Unlock()
 	pass(10 * time.Second)
-	m.mu.Lock()
-	after := l.writes
-	m.mu.Unlock()
 	owned := map[Task]int{}
-	for i, w := range workers {
+	for i, w := range s.workers {
 		for _, task := range w.Owned() {
 			owned[task]++
-			if c := w.Incarnation(); l.last[tp("orders", task.Partition)].incarnation != c {
+			if s.ledger.last[tp("orders", task.Partition)].incarnation != w.Incarnation() {
 				errs = append(errs, fmt.Sprintf("%s is owned by %d and worked on by another", task, i))
 			}
 		}
@@ -309,18 +312,34 @@ func simulate(t *testing.T, seed uint64) (moves int) {
 			errs = append(errs, fmt.Sprintf("task %d has %d owners at the end", p, n))
 		}
 	}
-	if after <= before {
+	if s.ledger.writes <= before {
 		errs = append(errs, "no progress at the end")
 	}
-	if len(errs) > 0 {
-		t.Fatalf("seed %d: %v\nhistory: %v", seed, errs[:min(5, len(errs))], history)
+	return errs
+}
+
+func simulate(t *testing.T, seed uint64) (moves int) {
+	s := newSimulation(t, seed)
+	defer func() {
+		for _, w := range s.workers {
+			w.kill()
+		}
+	}()
+	for range 25 {
+		s.step()
+		time.Sleep(time.Duration(s.rnd.Int64N(int64(4 * time.Second))))
 	}
-	return moves
+	s.grow()
+	pass(60 * time.Second)
+	if errs := s.settled(); len(errs) > 0 {
+		t.Fatalf("seed %d: %v\nhistory: %v", seed, errs[:min(5, len(errs))], s.history)
+	}
+	return s.ledger.moves
 }
 
 func TestSimulatedGroups(t *testing.T) {
 	moves := 0
-	for seed := range uint64(150) {
+	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) { moves += simulate(t, seed) })
 	}
 	t.Logf("%d tasks changed their owner", moves)

@@ -1,0 +1,105 @@
+package groupclient
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pillion/pillion/internal/kafka"
+)
+
+// The offsets and topics of the model.
+
+func (m *model) offsetFetch(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	resp := kmsg.NewPtrOffsetFetchResponse()
+	for _, topic := range req.Topics {
+		rt := kmsg.NewOffsetFetchResponseTopic()
+		rt.Topic = topic.Topic
+		for _, p := range topic.Partitions {
+			rp := kmsg.NewOffsetFetchResponseTopicPartition()
+			rp.Partition, rp.Offset = p, -1
+			if c, ok := m.offsets[kafka.TopicPartition{Topic: topic.Topic, Partition: p}]; ok {
+				rp.Offset, rp.Metadata = c.offset, &c.metadata
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (m *model) offsetCommit(req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var code int16
+	switch {
+	case m.members[req.MemberID] == nil:
+		code = 25
+	case req.Generation != m.generation:
+		code = 22
+	case m.state == "Completing":
+		code = 27
+	}
+	resp := kmsg.NewPtrOffsetCommitResponse()
+	for _, topic := range req.Topics {
+		rt := kmsg.NewOffsetCommitResponseTopic()
+		rt.Topic = topic.Topic
+		for _, p := range topic.Partitions {
+			rp := kmsg.NewOffsetCommitResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, code
+			rt.Partitions = append(rt.Partitions, rp)
+			if code == 0 && m.accepted != nil {
+				m.accepted(kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}, req.MemberID, p.Offset, *p.Metadata)
+			}
+			if code == 0 {
+				m.offsets[kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}] = committed{p.Offset, *p.Metadata}
+			}
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (m *model) Topics(ctx context.Context, names ...string) (map[string]kafka.Topic, error) {
+	return m.Refresh(ctx, names...)
+}
+
+func (m *model) Refresh(ctx context.Context, names ...string) (map[string]kafka.Topic, error) {
+	if err := m.enter(ctx, "Metadata"); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[string]kafka.Topic{}
+	for _, name := range names {
+		topic, ok := m.topics[name]
+		if !ok {
+			topic = kafka.Topic{Name: name, Err: &kafka.Error{Code: 3, What: "topic " + name}}
+		}
+		found[name] = topic
+	}
+	return found, nil
+}
+
+func (m *model) ListOffsets(ctx context.Context, at int64, _ bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
+	what := "ListOffsets latest"
+	if at == kafka.Earliest {
+		what = "ListOffsets earliest"
+	}
+	if err := m.enter(ctx, what); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[kafka.TopicPartition]kafka.Offset{}
+	for _, tp := range tps {
+		offset := m.last[tp.Topic]
+		if at == kafka.Earliest {
+			offset = m.first[tp.Topic]
+		}
+		found[tp] = kafka.Offset{Offset: offset, LeaderEpoch: -1}
+	}
+	return found, nil
+}
