@@ -51,7 +51,7 @@ func benchmarkPlan(b *testing.B, codec string) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(b.N*benchRecords)/b.Elapsed().Seconds()/1e6, "Mrec/s")
+	b.ReportMetric(float64(b.N*2*benchRecords)/b.Elapsed().Seconds()/1e6, "Mrec/s")
 }
 
 func planned(tb testing.TB, codec string) (*Producer, []Write) {
@@ -60,6 +60,7 @@ func planned(tb testing.TB, codec string) (*Producer, []Write) {
 		tb.Fatal(err)
 	}
 	p.limits.set("topic", defaultLimit)
+	p.limits.set("out", defaultLimit)
 	var records []rec
 	for i := range benchRecords {
 		records = append(records, kv(string(rune('a'+i%26))+"-key", "a value of some length, about like a row of a table "+string(rune('a'+i%20))))

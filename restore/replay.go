@@ -115,7 +115,7 @@ func (s *replay) replay(p plan) error {
 		case <-s.ctx.Done():
 			err = s.ctx.Err()
 		}
-		if err != nil {
+		if err != nil || s.isReached() && !s.r.follows() {
 			remove()
 			<-s.over
 			return err
