@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -185,7 +186,8 @@ func CommitOffsets(t testing.TB, addrs []string, group string, offsets map[Topic
 func settled(ctx context.Context, fn func() error) error {
 	return again(ctx, "wait for the coordinator", func() (bool, error) {
 		err := fn()
-		if kgo.IsRetryableBrokerErr(err) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
+		var down *net.OpError
+		if errors.As(err, &down) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
 			return false, nil
 		}
 		return err == nil, err
