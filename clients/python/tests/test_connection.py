@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from aio import run
 
 import pillion
-from pillion import _connection
+from aio import run
 from pillion import _messages as m
 from pillion._encode import encode
 from pillion._frames import RECORDS, RESTORE
@@ -106,7 +105,9 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         await conn.__aexit__(None, None, None)
 
 
-@pytest.mark.parametrize("url", ["http://x", "ws://", "unix:relative", "ws://h:1/path", "ws://[", "x"])
+@pytest.mark.parametrize(
+    "url", ["http://x", "ws://", "unix:relative", "ws://h:1/path", "ws://[", "x"]
+)
 def test_a_bad_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(pillion.UsageError, match=r"set PILLION_URL to ws://host:port.*\(bad_url\)"):
         connect(url)
@@ -135,12 +136,15 @@ async def test_no_sidecar_with_a_timeout() -> None:
 
 
 @run
-async def test_no_sidecar_yet(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    said = asyncio.Event()
-    monkeypatch.setattr(_connection, "NOTICE_AFTER", 0.1)
-    monkeypatch.setattr(_connection, "notice", lambda text: (print(text), said.set()))  # type: ignore[misc]  # noqa: T201
+async def test_no_sidecar_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, heard = asyncio.Event(), list[str]()
+    monkeypatch.setattr("pillion._connection.NOTICE_AFTER", 0.1)
+
+    def hear(sentence: str) -> None:
+        heard.append(sentence)
+        said.set()
+
+    monkeypatch.setattr("pillion._connection.notice", hear)
     port = free_port()
     conn = connect(f"ws://127.0.0.1:{port}")
     entering = asyncio.create_task(conn.__aenter__())
@@ -149,7 +153,7 @@ async def test_no_sidecar_yet(
         await sidecar.accept()
         await entering
         await conn.__aexit__(None, None, None)
-    assert capfd.readouterr().out.count("sidecar_unreachable") == 1
+    assert [sentence.count("(sidecar_unreachable)") for sentence in heard] == [1]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +183,7 @@ async def test_a_busy_sidecar_is_tried_again() -> None:
         sidecar.refuse_with = 503
         conn = connect(sidecar.url)
         entering = asyncio.create_task(conn.__aenter__())
-        while sidecar.refused == 0:
-            await asyncio.sleep(0)
+        await sidecar.refused.wait()
         sidecar.refuse_with = None
         await sidecar.accept()
         await entering
@@ -476,6 +479,7 @@ def test_hostile_data_ends_in_a_documented_error(data: str | bytes) -> None:
             worker = await pair(sidecar, conn)
             await started(worker, conn)
             await worker.send_raw(data)
+            assert (await worker.expect(m.Error)).code == "bad_message"
             assert await worker.closed() == 4400
             await event(conn, pillion.Lost)
             with pytest.raises(pillion.ProtocolError):
@@ -503,7 +507,7 @@ async def test_waiting_is_said_once_on_stderr_and_is_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(_connection, "notice", said.append)
+    monkeypatch.setattr("pillion._connection.notice", said.append)
     async with FakeSidecar() as sidecar:
         conn = connect(sidecar.url)
         worker = await pair(sidecar, conn)

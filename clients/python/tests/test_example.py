@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from aio import run
-from pillion import MemoryStores, SqliteStores
 from pillion.testing import FakeSidecar, play
 
 WORKER = Path(__file__).resolve().parents[3] / "examples" / "wordcount" / "worker.py"
@@ -39,7 +38,6 @@ async def test_a_restart_goes_on_from_its_store(tmp_path: Path) -> None:
 
 def test_it_is_thirty_lines() -> None:
     assert len(WORKER.read_text(encoding="utf-8").splitlines()) <= 30
-    assert MemoryStores and SqliteStores
 
 
 async def start(url: str, directory: Path) -> asyncio.subprocess.Process:

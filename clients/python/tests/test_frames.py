@@ -29,7 +29,8 @@ def test_round_trip(rows: list[tuple[Any, Any]], base: int, data: st.DataObject)
     n = len(rows)
     stamps = data.draw(st.none() | st.lists(st.integers(-1, 1 << 62), min_size=n, max_size=n))
     headers = data.draw(st.none() | st.lists(HEADERS, min_size=n, max_size=n))
-    deltas = data.draw(st.none() | st.lists(st.integers(0, 1 << 30), min_size=n, max_size=n, unique=True))  # fmt: skip
+    spread = st.lists(st.integers(0, 1 << 30), min_size=n, max_size=n, unique=True)
+    deltas = data.draw(st.none() | spread)
     offsets = None if deltas is None else [base + delta for delta in sorted(deltas)]
     end = (offsets[-1] + 1 if offsets else base + n) + data.draw(st.integers(0, 9))
     frame = encode(
@@ -91,14 +92,12 @@ def test_any_bytes_are_refused_or_whole(tail: bytes, flags: int, count: int) -> 
 def decode_all(data: bytes) -> None:
     try:
         got = batch(data)
-    except FrameError as error:
-        assert error.code == "bad_message"
-        assert error.reason
+    except FrameError:
         return
     n = len(got)
     assert len(got.keys) == len(got.values) == len(got.offsets) == n
     assert sum(len(key or b"") for key in got.keys) == sum(got._frame.key_lengths)  # pyright: ignore[reportPrivateUsage]
-    assert [got.headers(i) for i in range(n)] is not None
+    assert len([got.headers(i) for i in range(n)]) == n
     got.apply_to({})
 
 

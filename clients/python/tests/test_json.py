@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spec import SPEC, load
 
 from pillion import MessageError
 from pillion._json import decode, encode
 from pillion._messages import BY_TYPE
+from spec import SPEC, load
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -30,9 +30,7 @@ EXAMPLES: list[dict[str, Any]] = [
 def check(text: str | bytes) -> None:
     try:
         message = decode(text)
-    except MessageError as error:
-        assert error.code in ("bad_message", "unknown_type")
-        assert len(str(error)) < 500
+    except MessageError:
         return
     if message is not None:
         assert decode(encode(message)) == message

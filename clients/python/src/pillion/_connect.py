@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from ._connection import Connection, Options, running
+from ._connection import Connection
 from ._declare import Global, Set, declare
 from ._dial import address
+from ._options import Options, running
 
 DEFAULT_WINDOW = 1 << 20
 DEFAULT_MAX_FRAME = 128 << 20
@@ -36,7 +37,7 @@ def connect(
     window is how many bytes the sidecar may send ahead, for the connection and for each stream;
     max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
     tried again for ever, with one sentence on stderr after three seconds; with connect_timeout
-    (4 s inside pillion.run) entering ``async with`` raises SidecarUnreachable then.
+    (3.5 s inside pillion.run) entering ``async with`` raises SidecarUnreachable then.
     """
     program = running.get()
     if connect_timeout is None and program is not None:

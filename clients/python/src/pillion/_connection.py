@@ -13,22 +13,21 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from types import TracebackType
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from . import _codes
+from . import _json as json
 from . import _messages as m
 from ._batch import Batch
 from ._closing import verdict
 from ._codes import CloseCode
 from ._commits import Changelog, Committed, Outcome, Outputs
-from ._declare import Declaration
-from ._dial import Address, dial, read_token, unreachable
+from ._dial import dial, read_token, unreachable
 from ._notice import logger, notice
+from ._options import Options, running
 from ._protocol import VERSION, Protocol
 from ._queue import EventQueue
 from ._tasks import Task
@@ -45,37 +44,12 @@ from .events import Event, Records
 
 NOTICE_AFTER = 3.0
 FLUSH_WITHIN = 2.0
+# What is no trouble is not said on stderr.
+_QUIET = {_codes.Code.OK, _codes.Code.JOINING, _codes.Code.GLOBALS}
 _CLOSE_WITH = {
     _codes.Code.CREDIT_OVERRUN.value: CloseCode.CREDIT_OVERRUN,
     _codes.Code.VERSION.value: CloseCode.VERSION,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Everything that connect() takes."""
-
-    where: Address
-    token: str | None
-    declaration: Declaration
-    window: int
-    max_frame: int
-    name: str
-    version: str
-    connect_timeout: float | None
-    replicas: int | None = None
-    advertise: str = ""
-
-
-@dataclass(slots=True)
-class Running:
-    """What pillion.run keeps of the program that it runs."""
-
-    connect_timeout: float | None
-    connections: set[Connection] = field(default_factory=lambda: set[Connection]())
-
-
-running: ContextVar[Running | None] = ContextVar("pillion_running", default=None)
 
 
 class Connection:
@@ -333,8 +307,9 @@ class Connection:
                 self._arrived.set()
                 self._outgoing.set()
         except ProtocolError as error:
-            close = _CLOSE_WITH.get(error.code, CloseCode.BAD_MESSAGE)
-            await websocket.close(close, error.message[:100])
+            with contextlib.suppress(ConnectionClosed):
+                await websocket.send(json.encode(m.Error(error.code, error.message)))
+            await websocket.close(_CLOSE_WITH.get(error.code, CloseCode.BAD_MESSAGE), error.code)
             return error
         except ConnectionClosed as closed:
             if closed.rcvd is None and closed.sent is not None and closed.sent.code == 1009:
@@ -350,7 +325,7 @@ class Connection:
         if waiting is None or waiting == self._waiting:
             return
         self._waiting = waiting
-        if waiting.code == _codes.Code.OK:
+        if waiting.code in _QUIET:
             logger.info("%s", waiting.message or "the wait is over")
         else:
             notice(sentence(waiting.message or "the sidecar waits", waiting.code))

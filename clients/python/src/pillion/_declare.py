@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ._codes import Code
 from ._messages import GlobalDeclaration, SetDeclaration, TableDeclaration
 from .errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what Kafka takes as the name of a topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,14 @@ def declare(
         outputs=list(outputs),
         group=group or "",
     )
+    names = [s.name for s in made.sets] + [t.name for s in made.sets for t in s.tables]
+    topics = [topic for s in made.sets for topic in s.sources]
+    topics += [x for s in made.sets for t in s.tables for x in (t.changelog, t.source_topic) if x]
+    for name in (
+        names + topics + [x for g in made.globals for x in (g.name, g.topic)] + made.outputs
+    ):
+        if not _NAME.fullmatch(name):
+            raise _bad(f"{name!r} is no name; use 1 to 249 letters, digits, dots, _ and -")
     _once("set or global table", [s.name for s in made.sets] + [g.name for g in made.globals])
     _once("source topic", [topic for s in made.sets for topic in s.sources])
     _once("table", [t.name for s in made.sets for t in s.tables] + [g.name for g in made.globals])
@@ -89,8 +100,6 @@ def _table(table: Table | SourceTable | str) -> TableDeclaration:
 
 def _once(what: str, names: list[str]) -> None:
     for i, name in enumerate(names):
-        if not name:
-            raise _bad(f"a {what} has no name; give it one")
         if name in names[:i]:
             raise _bad(f"the {what} {name!r} is declared twice; declare it once")
 

@@ -121,7 +121,8 @@ def unreachable(where: Address) -> SidecarUnreachable:
 
 _ADVICE = {
     _codes.HttpRefusal.UNAUTHORIZED: (
-        "refuses the token; set PILLION_TOKEN_FILE to the file that the sidecar has its token from"
+        "refuses the token; set PILLION_TOKEN_FILE to the file that the sidecar reads its token "
+        "from"
     ),
     _codes.HttpRefusal.FORBIDDEN: (
         "refuses the handshake's Host or Origin; set PILLION_URL to the address that it listens on"

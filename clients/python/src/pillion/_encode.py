@@ -7,6 +7,7 @@ A record that is larger than the target travels alone.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -16,7 +17,10 @@ from .errors import CommitRejected
 
 
 class Record(NamedTuple):
-    """A record to write. Headers are ordered and may repeat; timestamp is in milliseconds."""
+    """A record to write. Headers are ordered and may repeat.
+
+    timestamp is in milliseconds; without one it is the time at which the record is sent.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -82,7 +86,8 @@ def writes(
     for run in cut(rows, min(f.DEFAULT_TARGET, largest), largest, to):
         timestamps = headers = None
         if any(row.timestamp is not None for row in run):
-            timestamps = [-1 if row.timestamp is None else row.timestamp for row in run]
+            now = time.time_ns() // 1_000_000
+            timestamps = [now if row.timestamp is None else row.timestamp for row in run]
         if any(row.headers for row in run):
             headers = [row.headers for row in run]
         frames.append(

@@ -20,9 +20,11 @@ from ._batch import Batch
 from ._codes import Code
 from ._commits import Changelog, Outcome, Outputs, Pending, build, check, stale
 from ._credit import Receiving, Sending
-from ._frames import RECORDS, RESTORE, WRITES, parse
+from ._frames import RESTORE, parse
+from ._hold import Hold
 from ._outbox import Outbox
 from ._queue import EventQueue, rows_of, useless_after_end
+from ._streams import Streams
 from ._tasks import On, State, Stream, Task, TaskState
 from .errors import MessageError, PillionError, ProtocolError, UsageError
 
@@ -40,9 +42,10 @@ class Protocol:
         self.waiting: m.Waiting | None = None
         self._hello = hello
         self._tasks: dict[str, TaskState] = {}
-        self._streams: dict[int, Stream] = {}
+        self._streams = Streams(self._receiving)
         self._receiving = Receiving(hello.credit)
         self._outbox = Outbox(hello, self._receiving)
+        self._hold = Hold(queue)
         self._handlers: dict[type[m.Message], Callable[..., None]] = {
             m.Welcome: self._on_welcome,
             m.Assign: self._on_assign,
@@ -92,7 +95,7 @@ class Protocol:
     def _receive_frame(self, data: bytes) -> None:
         frame = parse(data)
         size = len(data)
-        stream = self._streams.get(frame.stream)
+        stream = self._streams.by_id.get(frame.stream)
         self._receiving.received(size, stream)
         if stream is None:
             message = f"stream {frame.stream} was never assigned"
@@ -130,7 +133,7 @@ class Protocol:
             text = f"the sidecar chose protocol version {message.version}, which was not offered"
             raise ProtocolError(text, Code.VERSION)
         self.welcome = message
-        self._outbox.sending = Sending(message.credit)
+        self._outbox.sending = self._streams.sending = Sending(message.credit)
 
     def _on_assign(self, message: m.Assign) -> None:
         before = self._tasks.get(message.task)
@@ -143,35 +146,8 @@ class Protocol:
             {t.name: t for t in message.tables}, {s.topic: s for s in message.sources},
             {o.topic: o for o in message.outputs},
         )  # fmt: skip
-        self._tasks[task.name] = self._open(task, State.OPENING, message.id)
+        self._tasks[task.name] = self._streams.open(task, State.OPENING, message.id)
         self.queue.put(ev.Assigned(task))
-
-    def _open(
-        self, task: Task, state: State, request: int, was: TaskState | None = None
-    ) -> TaskState:
-        made = TaskState(task, state, request)
-        add: Callable[..., None] = self._add_stream
-        for source in task.sources.values():
-            add(made, source.stream, source.topic, source.topic, RECORDS, source.position)
-        for table in task.tables.values():
-            # What others write goes on from its position; our changelog moved by our own commits.
-            old = was.table(table.name) if was and table.kind != "changelog" else None
-            add(made, table.stream, table.name, table.topic, RESTORE, old.next if old else None)
-        for output in task.outputs.values():
-            add(made, output.stream, output.topic, output.topic, WRITES, None)
-        return made
-
-    def _add_stream(
-        self, of: TaskState, id_: int, name: str, topic: str, kind: int, next_: int | None
-    ) -> None:
-        if id_ in self._streams:
-            raise ProtocolError(f"stream {id_} was given twice", Code.BAD_MESSAGE)
-        stream = Stream(id_, of, name, topic, kind, next=next_)
-        self._streams[id_] = stream
-        of.streams.append(stream)
-        self._receiving.open(stream)
-        assert self._outbox.sending is not None  # nothing but welcome is allowed before it
-        self._outbox.sending.open(stream)
 
     def _on_restoring(self, message: m.Restoring) -> None:
         if state := self._current(message, On.RESTORING):
@@ -180,13 +156,17 @@ class Protocol:
 
     def _on_restored(self, message: m.Restored) -> None:
         if state := self._current(message, On.RESTORED):
-            state.request = message.id
+            state.restored.append(message.id)
+            state.whole = True
             self.queue.put(ev.Restored(state.task))
 
     def _on_new_epoch(self, message: m.Promoted | m.Demoted) -> None:
         promoted = isinstance(message, m.Promoted)
         task = self._tasks.get(message.task)
-        if task is None or task.ended or not task.go(On.PROMOTED if promoted else On.DEMOTED):
+        if task is None or task.ended:
+            return
+        right = not promoted or task.task.role == "standby"
+        if not right or not task.go(On.PROMOTED if promoted else On.DEMOTED):
             self._refuse(message, Code.NOT_ALLOWED, f"{message.TYPE} is not allowed here")
             return
         was = task.task
@@ -196,18 +176,20 @@ class Protocol:
         role = "active" if promoted else "standby"
         now = Task(was.name, was.set, was.partition, role, message.epoch, tables, sources, outputs)
         after = State.PROMOTED if promoted else State.RESTORING
-        self._tasks[now.name] = self._open(now, after, json.request_id(message), task)
-        if promoted:
+        made = self._tasks[now.name] = self._streams.open(now, after, 0, task)
+        if isinstance(message, m.Promoted):
+            made.restored.append(message.id)
             self.queue.put(ev.Promoted(now, was))
         else:
             self._outbox.abandon(task)
+            self._hold.drop(was, self._dropped)
             self.queue.drop(lambda e: isinstance(e, ev.Records) and e.task is was, self._dropped)
             self.queue.put(ev.Demoted(now, was))
 
     def _on_revoke(self, message: m.Revoke) -> None:
         if state := self._current(message, On.REVOKE):
             state.request = message.id
-            self.queue.drop(useless_after_end(state.task), self._dropped)
+            self._drop_queued(state.task)
             self.queue.overtake(ev.Revoking(state.task, message.deadline_ms, message.code))
 
     def _on_lost(self, message: m.Lost) -> None:
@@ -219,8 +201,12 @@ class Protocol:
 
     def _lose(self, state: TaskState, code: str, message: str) -> None:
         self._outbox.abandon(state)
-        self.queue.drop(useless_after_end(state.task), self._dropped)
+        self._drop_queued(state.task)
         self.queue.overtake(ev.Lost(state.task, code, message))
+
+    def _drop_queued(self, task: Task) -> None:
+        self._hold.drop(task, self._dropped)
+        self.queue.drop(useless_after_end(task), self._dropped)
 
     def _on_reset(self, message: m.Reset) -> None:
         state = self._current(message, On.RESET)
@@ -236,12 +222,13 @@ class Protocol:
         if message.stream != stream.id:
             state.streams.remove(stream)
             stream.refused = True
-            self._add_stream(state, message.stream, stream.name, stream.topic, stream.kind, None)
-            stream = state.streams[-1]
+            name, topic = stream.name, stream.topic
+            stream = self._streams.add(state, message.stream, name, topic, RESTORE, None)
         stream.fence = type(stream.fence)()
         stream.refused = False
         stream.next = message.next_offset
         state.resets[message.table] = message.id
+        self._hold.begin(state)
         self.queue.overtake(ev.Reset(state.task, message.table, message.code, message.message))
 
     def _on_answer(self, message: m.Committed | m.Aborted | m.Stale | m.Unknown) -> None:
@@ -253,7 +240,7 @@ class Protocol:
 
     def _on_credit(self, message: m.Credit) -> None:
         assert self._outbox.sending is not None  # nothing but welcome is allowed before it
-        self._outbox.sending.raise_limits(message, self._streams)
+        self._outbox.sending.raise_limits(message, self._streams.by_id)
 
     def _on_error(self, message: m.Error) -> None:
         if not self._outbox.answer(message):
@@ -262,23 +249,19 @@ class Protocol:
     def _current(
         self, message: m.Restoring | m.Restored | m.Revoke | m.Lost | m.Reset, on: On
     ) -> TaskState | None:
-        """Find the task epoch of a message and make the transition, or answer why not."""
+        """Find the living epoch of a message and make the transition, or answer why not."""
         state = self._tasks.get(message.task)
-        if state is None or message.epoch < state.task.epoch or state.ended:
-            text = f"epoch {message.epoch} of task {message.task} is over"
-            self._refuse(message, Code.STALE_EPOCH, text)
-            return None
-        if message.epoch > state.task.epoch or not state.go(on):
+        if state is None or message.epoch != state.task.epoch or state.ended:
+            return None  # stale: it needs no answer
+        unasked = on is On.RESTORED and state.state is not State.RESTORING and not state.holding
+        if unasked or not state.go(on):
             text = f"{message.TYPE} of epoch {message.epoch} is not allowed in {state.state.name}"
             self._refuse(message, Code.NOT_ALLOWED, text)
             return None
         return state
 
     def _refuse(self, message: m.Message, code: Code, text: str) -> None:
-        """Answer a request with an error. What is no request is ignored when it is merely late."""
-        re = json.request_id(message)
-        if re or code is not Code.STALE_EPOCH:
-            self._outbox.say(m.Error(code.value, text, re=re))
+        self._outbox.say(m.Error(code.value, text, re=json.request_id(message)))
 
     # -- what user code says --------------------------------------------------------------------
 
@@ -298,7 +281,7 @@ class Protocol:
             self._took(event.batch, now=True)
 
     def _took(self, batch: Batch, *, now: bool) -> None:
-        stream = self._streams.get(batch.stream)
+        stream = self._streams.by_id.get(batch.stream)
         # A batch of an earlier connection that was queued then owes nothing to this one.
         if stream is not None and stream.of.task is batch.task:
             self._receiving.taken(batch.nbytes, stream, now=now)
@@ -327,8 +310,12 @@ class Protocol:
     def ready(self, task: Task) -> None:
         """Answer Restored or Promoted."""
         state = self._own(task)
-        if state is not None and state.go(On.READY):
-            self._outbox.say(m.Ready(state.request, task.name, task.epoch))
+        if state is None or not state.restored:
+            return
+        self._outbox.say(m.Ready(state.restored.pop(0), task.name, task.epoch))
+        if not state.restored and state.go(On.READY):
+            state.holding = state.holding and not state.whole
+            self._hold.go_on(self._tasks.values())
 
     def release(self, task: Task) -> None:
         """Answer Revoking. Leaves behind the commits made before."""

@@ -24,14 +24,18 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: ev.Event) -> None:
-        """Append an event."""
-        self._events.append(event)
+        """Append an event. A new task does not wait for the records of others: it overtakes."""
+        if isinstance(event, ev.Assigned):
+            self.overtake(event)
+        else:
+            self._events.append(event)
 
-    def overtake(self, event: ev.Revoking | ev.Lost | ev.Reset) -> None:
+    def overtake(self, event: ev.Assigned | ev.Revoking | ev.Lost | ev.Reset) -> None:
         """Put an event before all others but earlier ones of its task and earlier overtakers."""
         at = self._overtaking
         for i in range(len(self._events) - 1, at - 1, -1):
-            if getattr(self._events[i], "task", None) is event.task:
+            before = getattr(self._events[i], "task", None)
+            if before is not None and before.name == event.task.name:  # of any epoch
                 at = i + 1
                 break
         self._events.insert(at, event)

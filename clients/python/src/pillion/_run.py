@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from ._connection import Running, running
+from ._options import Running, running
 from .errors import Drained, PillionError
 
 EXIT_REFUSED = 2
@@ -21,7 +21,7 @@ EXIT_RETRIABLE = 3
 
 
 def run(
-    main: Callable[[], Coroutine[Any, Any, object]], *, connect_timeout: float | None = 4.0
+    main: Callable[[], Coroutine[Any, Any, object]], *, connect_timeout: float | None = 3.5
 ) -> None:
     """Run an async main. An error of this package is one sentence on stderr and an exit code.
 

@@ -9,7 +9,8 @@ nothing. spec/PROTOCOL.md has the same table in words.
     any of these --revoke--> REVOKING --released--> ENDED; any --lost--> ENDED
 
 Restore frames may come from `opened` on for as long as the epoch lasts: source tables, global
-tables and standbys are followed for ever. Records come only while RUNNING.
+tables and standbys are followed for ever. Records come only while RUNNING. After a reset a RUNNING
+task is RESTORED once more; what was delivered before may be committed meanwhile.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ TRANSITIONS: dict[State, dict[On, State]] = {
         On.RESTORING: S.RESTORED,
         On.RESET: S.RESTORED,
         On.OPENED: S.RESTORED,
+        On.RESTORED: S.RESTORED,
         On.READY: S.RUNNING,
-        On.PROMOTED: S.ENDED,
+        On.COMMIT: S.RESTORED,
         On.REVOKE: S.REVOKING,
         On.LOST: S.ENDED,
     },
@@ -86,6 +88,7 @@ TRANSITIONS: dict[State, dict[On, State]] = {
         On.RESTORING: S.PROMOTED,
         On.RESET: S.PROMOTED,
         On.OPENED: S.PROMOTED,
+        On.RESTORED: S.RESTORED,
         On.READY: S.RUNNING,
         On.REVOKE: S.REVOKING,
         On.LOST: S.ENDED,
@@ -98,7 +101,6 @@ TRANSITIONS: dict[State, dict[On, State]] = {
         On.RESET: S.RUNNING,
         On.OPENED: S.RUNNING,
         On.COMMIT: S.RUNNING,
-        On.PROMOTED: S.ENDED,
         On.DEMOTED: S.ENDED,
         On.REVOKE: S.REVOKING,
         On.LOST: S.ENDED,
@@ -165,10 +167,16 @@ class TaskState:
     task: Task
     state: State
     request: int
-    """The id that the next opened, ready or released answers."""
+    """The id that opened or released answers."""
     streams: list[Stream] = field(default_factory=list[Stream])
     resets: dict[str, int] = field(default_factory=dict[str, int])
     """Tables that wait for opened after a reset, with the request's id."""
+    restored: list[int] = field(default_factory=list[int])
+    """The ids that ready answers, oldest first."""
+    holding: bool = False
+    """Records wait: from a reset until the next restored is answered."""
+    whole: bool = True
+    """A restored has come since the last reset."""
     commits: int = 0
     """Commits without an answer."""
 

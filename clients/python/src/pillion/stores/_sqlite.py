@@ -40,6 +40,7 @@ _SCHEMA = (
     f"PRAGMA user_version = {FORMAT}",
 )
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 class SqliteStores:
@@ -121,8 +122,12 @@ class SqliteStore:
         """See Store."""
         if self._gathered and key in self._gathered:
             return self._gathered[key]
-        with self._guard() as db:
-            found = db.execute("SELECT v FROM rows WHERE k = ?", (key,)).fetchone()
+        if self._db is None:
+            raise StoreError(f"the store {self.path} is closed")
+        try:
+            found = self._db.execute("SELECT v FROM rows WHERE k = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
         return None if found is None else cast("bytes", found[0])
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
@@ -220,15 +225,14 @@ class SqliteStore:
         try:
             yield self._db
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise self._set_aside(f"is damaged ({error})") from error
-            hint = ""
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-            ):
-                hint = "; another process has it open"
-            raise StoreError(f"the store {self.path} fails: {error}{hint}") from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _DAMAGED:
+            return self._set_aside(f"is damaged ({error})")
+        hint = "; another process has it open" if code in _TAKEN else ""
+        return StoreError(f"the store {self.path} fails: {error}{hint}")
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:

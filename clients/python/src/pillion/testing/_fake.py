@@ -41,8 +41,8 @@ class FakeSidecar:
         self.guarantee: m.Guarantee = guarantee
         self.refuse_with: int | None = None
         """An HTTP status for every handshake from now on."""
-        self.refused = 0
-        """Handshakes refused so far."""
+        self.refused = asyncio.Event()
+        """Set when a handshake was refused."""
         self._path = path
         self._port = port
         self._server: Server | None = None
@@ -125,7 +125,7 @@ class FakeSidecar:
             status = 401
         if status is None:
             return None
-        self.refused += 1
+        self.refused.set()
         return connection.respond(status, "refused\n")
 
     async def _serve(self, websocket: ServerConnection) -> None:

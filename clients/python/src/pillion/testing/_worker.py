@@ -93,6 +93,11 @@ class FakeWorker:
                 self._changed.clear()
                 await self._changed.wait()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the connection is over."""
+        return self._ended
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something that arrived makes the condition true."""
         async with asyncio.timeout(WITHIN):
