@@ -74,8 +74,11 @@ func (g *Group) takeOver(ctx context.Context, t Task) (TakeOver, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.owned[t] != task {
+	switch {
+	case g.identity.incarnation != id.incarnation:
 		return TakeOver{}, ErrLost
+	case g.owned[t] != task:
+		return TakeOver{}, fmt.Errorf("%w: the task was released meanwhile", ErrRebalancing)
 	}
 	task.taken, task.claim, task.position = true, ours, positions
 	return TakeOver{Positions: maps.Clone(positions), Ends: ends, TopicIDs: at.ids}, nil
@@ -86,7 +89,13 @@ func (g *Group) begin(t Task) (*ownedTask, PreparedSet, identity, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	task := g.owned[t]
-	if task == nil || g.want == nil || g.identity.generation < 0 {
+	switch {
+	case g.want == nil || g.identity.generation < 0:
+		return nil, PreparedSet{}, identity{}, ErrLost
+	case task == nil && (g.between || !g.follow.IsZero()):
+		// Released after the sync that the caller has heard of; the next one is on its way.
+		return nil, PreparedSet{}, identity{}, fmt.Errorf("%w: the task has been released", ErrRebalancing)
+	case task == nil:
 		return nil, PreparedSet{}, identity{}, ErrLost
 	}
 	for _, set := range g.want.Sets {

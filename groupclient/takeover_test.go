@@ -186,6 +186,22 @@ func TestTakeOverDuringOurOwnRebalance(t *testing.T) {
 	})
 }
 
+// The caller has not yet heard of the generation in which its release is known.
+func TestTakeOverOfATaskThatWasJustReleased(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		task := Task{"orders", 3}
+		m.Release(task)
+		if _, err := m.TakeOver(t.Context(), task); !errors.Is(err, ErrRebalancing) {
+			t.Errorf("got %v", err)
+		}
+		pass(time.Second)
+		if _, err := m.TakeOver(t.Context(), task); err != nil {
+			t.Errorf("after the next assignment: %v", err)
+		}
+	})
+}
+
 func TestTakeOverRefuses(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, b *bench) {
 		m := b.joined()
