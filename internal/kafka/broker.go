@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -18,6 +19,7 @@ const transportTTL = 30 * time.Second
 type broker struct {
 	client  *Client
 	address string
+	silent  atomic.Bool // the last request got no answer
 
 	mu      sync.Mutex
 	current *pool // nil until used, and after a loss
@@ -132,6 +134,7 @@ func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
 	call.settle()
 	if err == nil {
 		call.keepBuffer()
+		p.broker.silent.Store(false)
 		return nil
 	}
 	if cause := ended(ctx, err); cause != nil {
@@ -139,6 +142,7 @@ func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
 	}
 	failure := &transportError{api: kmsg.NameForKey(x.Key()), address: p.broker.address, err: err}
 	if connectionFailed(failure) {
+		p.broker.silent.Store(true)
 		p.broker.drop(p, failure)
 	}
 	return failure

@@ -29,7 +29,8 @@ type Client struct {
 	nodes        map[int32]string   // node id to address
 	controller   int32              // -1: not known
 	nodesAt      time.Time          // when the answer with these nodes was asked for
-	favourite    string             // the broker that answered last, asked first
+	favourite    *broker            // the one that answered last, asked first
+	favouriteAt  time.Time          // when it became that
 	topics       map[string]known
 	coordinators map[coordinatorKey]int32
 }
@@ -126,7 +127,7 @@ func (c *Client) any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 			err := b.sendAgain(try, m)
 			cancel()
 			if err == nil {
-				c.prefer(b.address)
+				c.prefer(b)
 				return m.response()
 			}
 			if ctx.Err() == nil && !connectionFailed(err) {
@@ -233,7 +234,8 @@ func (c *Client) node(node int32) *broker {
 }
 
 // candidates are all brokers in the order in which to ask them: the one that answered last, then
-// any.
+// any, then those that did not answer last time. The favourite changes now and then, lest we hear
+// for ever from a broker that itself hears nothing.
 func (c *Client) candidates() []*broker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,15 +243,28 @@ func (c *Client) candidates() []*broker {
 	for _, b := range c.brokers {
 		all = append(all, b)
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	if i := slices.IndexFunc(all, func(b *broker) bool { return b.address == c.favourite }); i > 0 {
-		all[0], all[i] = all[i], all[0]
+	favourite := c.favourite
+	if time.Since(c.favouriteAt) > c.cfg.MetadataMaxAge {
+		favourite = nil
 	}
+	rank := func(b *broker) int {
+		switch {
+		case b.silent.Load():
+			return 2
+		case b == favourite:
+			return 0
+		}
+		return 1
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	slices.SortStableFunc(all, func(a, b *broker) int { return rank(a) - rank(b) })
 	return all
 }
 
-func (c *Client) prefer(address string) {
+func (c *Client) prefer(b *broker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.favourite = address
+	if c.favourite != b || time.Since(c.favouriteAt) > c.cfg.MetadataMaxAge {
+		c.favourite, c.favouriteAt = b, time.Now()
+	}
 }

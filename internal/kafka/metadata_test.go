@@ -139,7 +139,8 @@ func TestRefreshIsShared(t *testing.T) {
 			}
 		})
 	}
-	time.AfterFunc(100*time.Millisecond, k.wire.thaw)
+	k.wire.await(func() bool { return k.wire.held > 0 })
+	k.wire.thaw()
 	calls.Wait()
 	if n := asked.Load(); n > 10 {
 		t.Errorf("50 callers made %d requests", n)

@@ -22,6 +22,9 @@ type wire struct {
 	dials atomic.Int32
 
 	mu     sync.Mutex
+	change sync.Cond // something below, dials, or the client's connections changed
+	client int       // connections that the client has
+	held   int       // requests that a frozen broker has not seen
 	conns  map[*wireConn]bool
 	frozen map[string]chan struct{} // by address of the broker; closed at the thaw
 	down   map[string]bool
@@ -29,7 +32,36 @@ type wire struct {
 }
 
 func newWire() *wire {
-	return &wire{conns: map[*wireConn]bool{}, frozen: map[string]chan struct{}{}, down: map[string]bool{}}
+	w := &wire{conns: map[*wireConn]bool{}, frozen: map[string]chan struct{}{}, down: map[string]bool{}}
+	w.change.L = &w.mu
+	return w
+}
+
+// await waits until done, which is called with the lock held.
+func (w *wire) await(done func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !done() {
+		w.change.Wait()
+	}
+}
+
+func (w *wire) add(count *int, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*count += n
+	w.change.Broadcast()
+}
+
+// clientConn tells when the client closes it.
+type clientConn struct {
+	net.Conn
+	close func()
+}
+
+func (c *clientConn) Close() error {
+	c.close()
+	return c.Conn.Close()
 }
 
 func (w *wire) listen(network, address string) (net.Listener, error) {
@@ -45,7 +77,12 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 	}
 	w.dials.Add(1)
-	return new(net.Dialer).DialContext(ctx, network, address)
+	raw, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.add(&w.client, 1)
+	return &clientConn{Conn: raw, close: sync.OnceFunc(func() { w.add(&w.client, -1) })}, nil
 }
 
 // cut closes all connections from the broker's side.
@@ -130,10 +167,12 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	thawed := c.wire.frozen[c.LocalAddr().String()]
 	c.wire.mu.Unlock()
 	if thawed != nil {
+		c.wire.add(&c.wire.held, 1)
 		select {
 		case <-thawed:
 		case <-c.closed:
 		}
+		c.wire.add(&c.wire.held, -1)
 	}
 	return n, err
 }
