@@ -155,3 +155,20 @@ func TestANodeThatEndsWhileStarting(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestTrouble(t *testing.T) {
+	n := Node{logFile: filepath.Join(t.TempDir(), "log")}
+	log := "1 [a] INFO x - up\n2 [a] ERROR x - no\njava.io.IOException: gone\n\tat x.Y\n3 [a] INFO x - down\n"
+	if err := os.WriteFile(n.logFile, []byte(log), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Trouble(5); got != "2 [a] ERROR x - no\njava.io.IOException: gone" {
+		t.Errorf("trouble %q", got)
+	}
+	if got := n.Trouble(1); got != "java.io.IOException: gone" {
+		t.Errorf("one line: %q", got)
+	}
+	if got := n.Log(1); got != "3 [a] INFO x - down" {
+		t.Errorf("log %q", got)
+	}
+}

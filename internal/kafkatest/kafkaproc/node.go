@@ -155,11 +155,12 @@ func (n *Node) signal(s syscall.Signal) error {
 	return err
 }
 
-// Trouble is what the broker has printed last but its everyday lines.
+// Trouble is what the broker has printed last, without its everyday lines and
+// without where in its code that was.
 func (n *Node) Trouble(lines int) string {
 	var out []string
 	for _, l := range strings.Split(n.Log(5_000), "\n") {
-		if !strings.Contains(l, " INFO ") {
+		if !strings.Contains(l, " INFO ") && !strings.HasPrefix(l, "\tat ") {
 			out = append(out, l)
 		}
 	}
