@@ -21,9 +21,29 @@ func (s *script) line(format string, args ...any) {
 	s.out.WriteString(line + "\n")
 }
 
-func (s *script) note(text string)  { s.line(`{"note": %s}`, encode(text)) }
-func (s *script) connect()          { s.line(`{"connect": true}`) }
-func (s *script) cause(text string) { s.line(`{"cause": %s}`, encode(text)) }
+func (s *script) note(text string) { s.line(`{"note": %s}`, encode(text)) }
+func (s *script) connect()         { s.line(`{"connect": true}`) }
+
+// cause says what happens outside of the protocol; do is the same for a program (see spec/README.md),
+// given without its braces and with single quotes for double ones.
+func (s *script) cause(text string, do ...string) {
+	if len(do) == 0 {
+		s.line(`{"cause": %s}`, encode(text))
+		return
+	}
+	s.line(`{"cause": %s, "do": {%s}}`, encode(text), strings.ReplaceAll(do[0], "'", `"`))
+}
+
+// given is the usual cause: the group gives flights/3, with an empty changelog.
+func (s *script) given(more string) {
+	s.cause("the group gives flights/3 to this sidecar; its changelog is empty, position 100 is committed"+more,
+		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 0}`)
+}
+
+// acknowledged is the cause of committed.
+func (s *script) acknowledged(id int) {
+	s.cause(fmt.Sprintf("commit %d is acknowledged by Kafka", id), fmt.Sprintf(`'land': [%d]`, id))
+}
 
 // worker and sidecar add a message, given without its braces and with single quotes for double ones.
 func (s *script) worker(message string, args ...any)  { s.message("worker", message, args...) }
@@ -137,7 +157,7 @@ func (s *script) ready(id, epoch int) {
 // running brings a first connection to records: epoch 1, streams 1 to 3, an empty changelog.
 func (s *script) running() {
 	s.hello(1)
-	s.cause("the group gives flights/3 to this sidecar; its changelog is empty, position 100 is committed")
+	s.given("")
 	s.assign(1, 1, 1, 100)
 	s.opened(1, 1, "")
 	s.ready(2, 1)

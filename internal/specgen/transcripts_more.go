@@ -8,7 +8,8 @@ func aborted(s *script) {
 	s.commit(2, 1, 101)
 	s.frame(writes(2, 1, 3, kv("b", "1")), "")
 	s.commit(3, 1, 102)
-	s.cause("the topic flights-app-plane_stats-changelog takes no record of that size")
+	s.cause("the topic flights-app-plane_stats-changelog takes no record of that size",
+		`'refuse': 2, 'code': 'record_too_large'`)
 	s.sidecar(`'aborted', 're': 2, 'task': 'flights/3', 'epoch': 1, 'code': 'record_too_large', 'message': 'a record is over max.message.bytes of flights-app-plane_stats-changelog'`)
 	s.sidecar(`'aborted', 're': 3, 'task': 'flights/3', 'epoch': 1, 'code': 'commit_failed', 'message': 'commit 2 was not committed'`)
 	s.sidecar(`'lost', 'task': 'flights/3', 'epoch': 1, 'code': 'commit_failed', 'message': 'commit 2 was not committed'`)
@@ -19,7 +20,7 @@ func aborted(s *script) {
 	s.frame(records(4, 2, 100, kv("a", "1"), kv("b", "2")), "")
 	s.frame(writes(5, 2, 4, kv("a", "1"), kv("b", "1")), "")
 	s.commit(4, 2, 102)
-	s.cause("commit 4 is acknowledged by Kafka")
+	s.acknowledged(4)
 	s.committed(4, 2, "v1:a:2:0:1")
 	s.store("plane_stats", "flights/3", "'a': '1', 'b': '1'", "v1:a:2:0:1")
 }
@@ -30,12 +31,14 @@ func unknown(s *script) {
 	s.frame(records(1, 1, 100, kv("a", "1")), "")
 	s.frame(writes(2, 1, 2, kv("a", "1")), "")
 	s.commit(2, 1, 101)
-	s.cause("Kafka stays away longer than the delivery timeout; the writes of commit 2 did arrive, its position did not")
+	s.cause("Kafka stays away longer than the delivery timeout; the writes of commit 2 did arrive, its position did not",
+		`'doubt': 2, 'code': 'kafka_unreachable', 'ends': {'plane_stats': 1}`)
 	s.sidecar(`'waiting', 'code': 'kafka_unreachable', 'message': 'no broker answers at localhost:9092'`)
 	s.sidecar(`'unknown', 're': 2, 'task': 'flights/3', 'epoch': 1, 'code': 'kafka_unreachable', 'message': 'no broker answered within 2m0s'`)
 	s.sidecar(`'lost', 'task': 'flights/3', 'epoch': 1, 'code': 'commit_failed', 'message': 'the end of commit 2 is not known'`)
 	s.store("plane_stats", "flights/3", "", "")
-	s.cause("Kafka is back")
+	s.cause("Kafka is back",
+		`'back': true`)
 	s.sidecar(`'waiting', 'code': 'ok'`)
 	s.assign(3, 2, 4, 100)
 	s.opened(3, 2, "")
@@ -49,12 +52,13 @@ func drain(s *script) {
 	s.note("the sidecar is told to end: every task is revoked, then the socket is closed for good")
 	s.running()
 	s.frame(records(1, 1, 100, kv("a", "1")), "")
-	s.cause("the sidecar gets SIGTERM")
+	s.cause("the sidecar gets SIGTERM",
+		`'drain': true`)
 	s.sidecar(`'revoke', 'id': 3, 'task': 'flights/3', 'epoch': 1, 'deadline_ms': 10000, 'code': 'drain'`)
 	s.frame(writes(2, 1, 2, kv("a", "1")), "")
 	s.commit(2, 1, 101)
 	s.worker(`'released', 're': 3, 'task': 'flights/3', 'epoch': 1`)
-	s.cause("commit 2 is acknowledged by Kafka")
+	s.acknowledged(2)
 	s.committed(2, 1, "v1:a:1:0:1")
 	s.store("plane_stats", "flights/3", "'a': '1'", "v1:a:1:0:1")
 	s.note("do not reconnect; the worker may exit with 0")
@@ -66,7 +70,8 @@ func refused(s *script) {
 	s.connect()
 	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', 'sets': [{'name': 'joined', 'sources': ['flights', 'weather']}]`)
 	s.sidecar(`'welcome', 're': 1, `+answered, 1)
-	s.cause("flights has 8 partitions, weather has 3")
+	s.cause("flights has 8 partitions, weather has 3",
+		`'misfit': 'count_mismatch'`)
 	s.sidecar(`'error', 'code': 'count_mismatch', 'message': 'topics of set joined differ: flights has 8 partitions, weather has 3; create both with the same number'`)
 	s.close("sidecar", 4404)
 }
@@ -91,7 +96,8 @@ func superseded(s *script) {
 	s.note("a newer worker has said hello to the same sidecar: this one must not come back by itself")
 	s.running()
 	s.frame(records(1, 1, 100, kv("a", "1")), "")
-	s.cause("another worker connects and says hello")
+	s.cause("another worker connects and says hello",
+		`'newcomer': true`)
 	s.sidecar(`'error', 'code': 'superseded', 'message': 'a newer worker has connected to this sidecar'`)
 	s.close("sidecar", 4409)
 }
@@ -103,7 +109,7 @@ func credit(s *script) {
 	s.sidecar(`'welcome', 're': 1, 'version': 1, 'session': 'c1', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
 		`'limits': {'max_frame': 134217728, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
 		`'credit': {'connection': 150, 'stream': 60}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`)
-	s.cause("the group gives flights/3 to this sidecar; its changelog is empty, position 100 is committed; three records wait")
+	s.given("; three records wait")
 	s.assign(1, 1, 1, 100)
 	s.opened(1, 1, "")
 	s.ready(2, 1)
@@ -123,7 +129,7 @@ func credit(s *script) {
 	s.frame(writes(2, 1, 2, kv("0123456", "def")), "")
 	s.commit(2, 1, 103)
 	s.sidecar(`'credit', 'connection': 282, 'streams': {'2': 192, '99': 5}`)
-	s.cause("commit 2 is acknowledged by Kafka")
+	s.acknowledged(2)
 	s.committed(2, 1, "v1:a:2:0:1")
 	s.store("plane_stats", "flights/3", "'0123456': 'def'", "v1:a:2:0:1")
 }
@@ -131,13 +137,15 @@ func credit(s *script) {
 func standby(s *script) {
 	s.note("a standby follows; promoted, it goes on from where it is; demoted, it follows again")
 	s.hello(1)
-	s.cause("the group makes this member the standby of flights/3; the changelog ends at 2")
+	s.cause("the group makes this member the standby of flights/3; the changelog ends at 2",
+		`'stand_by': 'flights/3', 'ends': {'plane_stats': 2}`)
 	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'standby', 'epoch': 1, ` +
 		`'tables': [{'name': 'plane_stats', 'topic': 'flights-app-plane_stats-changelog', 'kind': 'changelog', 'stream': 1}]`)
 	s.opened(1, 1, "")
 	s.frame(restore(1, 1, 0, "v1:a:2:0:1", kv("a", "1"), kv("b", "1")), "")
 	s.frame(restore(1, 1, 2, "v1:a:3:0:2", kv("a", "2")), "")
-	s.cause("the active dies; this member becomes the active; position 104 is committed")
+	s.cause("the active dies; this member becomes the active; position 104 is committed",
+		`'give': 'flights/3', 'positions': {'flights': 104}, 'ends': {'plane_stats': 4}`)
 	s.frame(restore(1, 1, 3, "v1:a:4:0:3", kv("a", "3")), "")
 	s.note("promoted comes behind the last restore frame: the tables are whole")
 	s.sidecar(`'promoted', 'id': 2, 'task': 'flights/3', 'epoch': 2, 'sources': [{'topic': 'flights', 'stream': 2, 'position': 104}], ` +
@@ -147,10 +155,11 @@ func standby(s *script) {
 	s.frame(records(2, 2, 104, kv("a", "x")), "")
 	s.frame(writes(3, 2, 2, kv("a", "4")), "")
 	s.commit(2, 2, 105)
-	s.cause("commit 2 is acknowledged by Kafka")
+	s.acknowledged(2)
 	s.committed(2, 2, "v1:a:5:0:4")
 	s.store("plane_stats", "flights/3", "'a': '4', 'b': '1'", "v1:a:5:0:4")
-	s.cause("the group moves the task and leaves this member as its standby")
+	s.cause("the group moves the task and leaves this member as its standby",
+		`'stand_by': 'flights/3', 'ends': {'plane_stats': 5}`)
 	s.sidecar(`'demoted', 'task': 'flights/3', 'epoch': 3, 'tables': [{'name': 'plane_stats', 'topic': 'flights-app-plane_stats-changelog', 'kind': 'changelog', 'stream': 5}]`)
 	s.frame(restore(5, 3, 5, "v1:a:6:0:5", kv("b", "9")), "")
 	s.store("plane_stats", "flights/3", "'a': '4', 'b': '9'", "v1:a:6:0:5")
@@ -159,7 +168,8 @@ func standby(s *script) {
 func gap(s *script) {
 	s.note("a frame that does not start where the one before ended is refused; the store is opened anew")
 	s.hello(1)
-	s.cause("flights/3 is given; the changelog ends at 60")
+	s.cause("flights/3 is given; the changelog ends at 60, position 100 is committed",
+		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 60}`)
 	s.assign(1, 1, 1, 100)
 	s.opened(1, 1, "v1:a:40:0:1")
 	s.frame(restore(2, 1, 40, "v1:a:41:0:1", kv("a", "1")), "")
@@ -180,7 +190,7 @@ func requestErrors(s *script) {
 	s.line(`{"from": "sidecar", "message": {"type": "zz_news", "optional": true, "text": "ignore me"}}`)
 	s.line(`{"from": "sidecar", "message": {"type": "zz_question", "id": 1}}`)
 	s.worker(`'error', 're': 1, 'code': 'unknown_type', 'message': 'unknown message type zz_question'`)
-	s.cause("the group gives flights/3 to this sidecar; its changelog is empty, position 100 is committed")
+	s.given("")
 	s.assign(2, 1, 1, 100)
 	s.opened(2, 1, "")
 	s.ready(3, 1)
@@ -190,11 +200,13 @@ func requestErrors(s *script) {
 func storeFailed(s *script) {
 	s.note("the worker cannot open a store: it says so, and gets the task again later")
 	s.hello(1)
-	s.cause("flights/3 is given")
+	s.cause("flights/3 is given; its changelog is empty, position 100 is committed",
+		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 0}`)
 	s.assign(1, 1, 1, 100)
 	s.worker(`'error', 're': 1, 'code': 'store_open_failed', 'message': 'disk full', 'task': 'flights/3', 'epoch': 1`)
 	s.sidecar(`'lost', 'task': 'flights/3', 'epoch': 1, 'code': 'store_open_failed', 'message': 'disk full'`)
-	s.cause("the sidecar tries again after a while")
+	s.cause("the sidecar tries again after a while",
+		`'pass': true`)
 	s.assign(2, 2, 4, 100)
 	s.opened(2, 2, "")
 	s.ready(3, 2)

@@ -20,6 +20,7 @@ import (
 type line struct {
 	Note       string            `json:"note"`
 	Cause      string            `json:"cause"`
+	Do         json.RawMessage   `json:"do"`
 	Connect    bool              `json:"connect"`
 	From       string            `json:"from"`
 	Message    json.RawMessage   `json:"message"`
