@@ -42,8 +42,8 @@ class Protocol:
         self.waiting: m.Waiting | None = None
         self._hello = hello
         self._tasks: dict[str, TaskState] = {}
-        self._streams = Streams(self._receiving)
         self._receiving = Receiving(hello.credit)
+        self._streams = Streams(self._receiving)
         self._outbox = Outbox(hello, self._receiving)
         self._hold = Hold(queue)
         self._handlers: dict[type[m.Message], Callable[..., None]] = {
