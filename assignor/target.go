@@ -16,9 +16,20 @@ func Target(in Input) Plan {
 func (p *problem) target() placement {
 	at := placement{active: make([][]int32, len(p.sets)), standby: make([][][]int32, len(p.sets))}
 	totals := make([]int32, len(p.members)) // shares given so far, over all sets
-	for _, i := range p.order() {
-		s := &p.sets[i]
-		at.active[i] = s.place(p.shares(s, totals), len(p.members))
+	order := p.order()
+	for len(order) > 0 {
+		n := 1
+		for n < len(order) && slices.Equal(p.sets[order[n]].eligible, p.sets[order[0]].eligible) {
+			n++
+		}
+		var sets []*set
+		for _, i := range order[:n] {
+			sets = append(sets, &p.sets[i])
+		}
+		for k, shares := range p.shares(sets, totals) {
+			at.active[order[k]] = sets[k].place(shares, len(p.members))
+		}
+		order = order[n:]
 	}
 	load := make([]int32, len(p.members))
 	for i := range p.sets {
@@ -27,70 +38,94 @@ func (p *problem) target() placement {
 	return at
 }
 
-// order is that of sets: those that fewest members can have come first, and the rest fill up.
+// order is that of sets: those that fewest members can have come first, and the rest fill up. Sets
+// that the same members can have come together.
 func (p *problem) order() []int {
 	order := make([]int, len(p.sets))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(len(p.sets[a].eligible), len(p.sets[b].eligible))
+		return cmp.Or(cmp.Compare(len(p.sets[a].eligible), len(p.sets[b].eligible)), slices.Compare(p.sets[a].eligible, p.sets[b].eligible))
 	})
 	return order
 }
 
-// shares is how many tasks of a set each member gets: all the same, and what is left over one each
-// to those who have least so far, before all to those who need not move for it.
-func (p *problem) shares(s *set, totals []int32) []int32 {
-	shares := make([]int32, len(p.members))
-	n := int32(len(s.eligible))
-	if n == 0 {
-		return shares
-	}
-	each, left := s.Partitions/n, s.Partitions%n
-	rank := p.rank(s, each)
-	order := slices.Clone(s.eligible)
-	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(totals[a], totals[b]), cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
-	})
-	for i, m := range order {
-		shares[m] = each
-		if int32(i) < left {
-			shares[m]++
+// shares is how many tasks of each set each member gets, for sets that the same members can have: all
+// the same, and what is left over one each to those who have least so far, before all to those who
+// need not move for it.
+func (p *problem) shares(sets []*set, totals []int32) [][]int32 {
+	shares := make([][]int32, len(sets))
+	c := class{sets: sets, total: totals}
+	members := sets[0].eligible
+	for i, s := range sets {
+		shares[i] = make([]int32, len(p.members))
+		c.more = append(c.more, make([]bool, len(p.members)))
+		if len(members) == 0 {
+			continue
 		}
-		totals[m] += shares[m]
+		n := int32(len(members))
+		each, left := s.Partitions/n, s.Partitions%n
+		cost := p.cost(s, each)
+		c.cost = append(c.cost, cost)
+		order := slices.Clone(members)
+		slices.SortFunc(order, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(totals[a], totals[b]), cmp.Compare(cost[a], cost[b]), cmp.Compare(a, b))
+		})
+		for at, m := range order {
+			shares[i][m] = each
+			totals[m] += each
+			if int32(at) < left {
+				c.more[i][m] = true
+				totals[m]++
+			}
+		}
+	}
+	if len(sets) > 1 && len(members) > 0 {
+		c.improve()
+	}
+	for i := range sets {
+		for _, m := range members {
+			if c.more[i][m] {
+				shares[i][m]++
+			}
+		}
 	}
 	return shares
 }
 
-// rank says what one task more than each would cost a member: 0 it has it already, 1 it has a copy
-// of a task without an owner, 2 it is new and has nothing yet, 3 anything else.
-func (p *problem) rank(s *set, each int32) []uint8 {
+// cost is that of giving a member one task more than each: least if it has it already, then if it
+// has a copy of a task without an owner, then if it is new and has nothing yet.
+func (p *problem) cost(s *set, each int32) []int32 {
 	owned := make([]int32, len(p.members))
 	warm := make([]bool, len(p.members))
+	orphans := false
 	for partition, m := range s.owner {
 		if m != nobody {
 			owned[m]++
 			continue
 		}
+		orphans = true
 		for _, h := range s.copies[partition] {
 			warm[h.member] = true
 		}
 	}
-	rank := make([]uint8, len(p.members))
+	cost := make([]int32, len(p.members))
 	for _, m := range s.eligible {
 		switch {
 		case owned[m] > each:
-			rank[m] = 0
+			cost[m] = costKept
 		case warm[m]:
-			rank[m] = 1
+			cost[m] = costWarm
 		case len(p.members[m].Owned) == 0:
-			rank[m] = 2
+			cost[m] = costNew
+		case !orphans:
+			cost[m] = costGrown
 		default:
-			rank[m] = 3
+			cost[m] = costOther
 		}
 	}
-	return rank
+	return cost
 }
 
 // place gives each task of a set to a member within its share: to its owner, else to the member with

@@ -83,45 +83,67 @@ func TestAnUnchangedGroupIsAFixedPoint(t *testing.T) {
 	})
 }
 
-func TestGrowthGivesOldMembersNothingNew(t *testing.T) {
-	for seed := range uint64(cases) {
-		w := newWorld(seed, 1+int(seed%9), 1, 64, int(seed%3))
-		before := Target(w.in)
-		w.settle(before, 1)
-		newcomer := w.join(w.in.Members[0].Sets)
-		after := Target(w.in)
-		was := owners(before)
-		for task, id := range owners(after) {
-			if id != newcomer && was[task] != id {
-				t.Fatalf("seed %d: %s moved from %s to %s when %s came", seed, task, was[task], id, newcomer)
-			}
-		}
-	}
-}
-
-func TestShrinkMovesOnlyOrphans(t *testing.T) {
-	each(cases, func(seed uint64, w *world) {
+// unwanted counts groups in which a change makes living members give tasks to each other. With one
+// set that never happens. With several, shares of each set and of all together have to stay even at
+// once, and now and then that takes a task of an old member.
+func unwanted(t *testing.T, name string, change func(*world)) {
+	t.Helper()
+	groups, bad := 0, 0
+	each(5*cases, func(seed uint64, w *world) {
 		if len(w.in.Members) < 2 {
 			return
 		}
 		before := Target(w.in)
 		w.settle(before, 1)
-		w.leave()
+		old := map[string]bool{}
+		for _, m := range w.in.Members {
+			old[m.ID] = true
+		}
+		change(w)
 		living := map[string]bool{}
 		for _, m := range w.in.Members {
 			living[m.ID] = true
 		}
-		was := owners(before)
-		moved := 0
+		was, moved := owners(before), 0
 		for task, id := range owners(Target(w.in)) {
-			if living[was[task]] && was[task] != id {
-				moved++
-			}
+			moved += boolInt(was[task] != id && old[id] && living[was[task]])
 		}
-		if len(before.Sets) == 1 && moved > 0 {
-			t.Fatalf("seed %d: %d tasks of living members moved", seed, moved)
+		if moved > 0 && len(before.Sets) == 1 {
+			t.Fatalf("seed %d: %d tasks moved between old members", seed, moved)
 		}
+		groups++
+		bad += boolInt(moved > 0)
 	})
+	t.Logf("%s: tasks moved between old members in %d of %d groups", name, bad, groups)
+	if bad*100 > groups {
+		t.Errorf("%s: more than one in a hundred", name)
+	}
+}
+
+func TestGrowthGivesOldMembersNothingNew(t *testing.T) {
+	unwanted(t, "growth", func(w *world) { w.join(w.in.Members[0].Sets) })
+}
+
+func TestShrinkMovesOnlyOrphans(t *testing.T) {
+	unwanted(t, "shrink", func(w *world) { w.leave() })
+}
+
+// A group that has seen many changes is settled, too.
+func TestALargeSettledGroupIsAFixedPoint(t *testing.T) {
+	w := newWorld(3, 100, 5, 1, 1)
+	for topic := range w.in.Counts {
+		w.in.Counts[topic] = 247
+	}
+	for generation := range int32(20) {
+		w.settle(Target(w.in), generation)
+		w.leave()
+		w.join(w.in.Members[0].Sets)
+	}
+	p := Target(w.in)
+	w.settle(p, 30)
+	if again := Target(w.in); !reflect.DeepEqual(owners(again), owners(p)) {
+		t.Error("a settled plan moved")
+	}
 }
 
 func TestAnOrphanGoesToItsStandby(t *testing.T) {
