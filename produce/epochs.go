@@ -3,33 +3,14 @@ package produce
 import (
 	"context"
 	"sync"
-	"time"
+
+	"github.com/pillion/pillion/internal/kafka"
 )
 
-// epochAge is how long a lane's leader epoch is believed without asking: an epoch may grow without
-// any error being seen, and a checkpoint with too low an epoch looks like a truncation later.
-const epochAge = 5 * time.Second
-
-// knownEpoch is the leader epoch of a lane's partition as last confirmed by its leader.
-type knownEpoch struct {
-	epoch int32
-	at    time.Time // zero: not known
-}
-
-func (l *lane) forgetEpoch() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.epoch.at = time.Time{}
-}
-
-func (l *lane) freshEpoch() (int32, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.epoch.epoch, !l.epoch.at.IsZero() && time.Since(l.epoch.at) < epochAge
-}
-
-// fillEpochs sets the leader epoch of the last batch of each changelog. Where it cannot be told it
-// stays -1.
+// fillEpochs sets the leader epoch of the last batch of each changelog. It must be exact, for a
+// checkpoint with too low an epoch looks like a truncation later, and a broker that restarts raises
+// it without any error being seen here. So its leader is asked, each time. Where it cannot be told
+// it stays -1.
 func (p *Producer) fillEpochs(ctx context.Context, c *commit, r Result) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
@@ -56,24 +37,32 @@ func (p *Producer) fillEpochs(ctx context.Context, c *commit, r Result) {
 	group.Wait()
 }
 
-// leaderEpoch is the epoch of what was written just before next.
+// leaderEpoch is the epoch of what was written just before next: the lowest, from that of the commit
+// before on, that does not end before next.
 func (p *Producer) leaderEpoch(ctx context.Context, l *lane, next int64) int32 {
-	if epoch, ok := l.freshEpoch(); ok {
-		return epoch
-	}
-	for range 3 {
-		_, epoch, err := p.cluster.Leader(ctx, l.tp)
-		if err != nil || epoch < 0 {
+	known := l.epoch.Load()
+	for attempt := 0; ; attempt++ {
+		_, current, err := p.cluster.Leader(ctx, l.tp)
+		if err != nil || current < 0 {
 			return -1
 		}
-		ended, end, err := p.cluster.EpochEnd(ctx, l.tp, epoch)
-		if err == nil && ended >= 0 && end >= next {
-			l.mu.Lock()
-			l.epoch = knownEpoch{ended, time.Now()}
-			l.mu.Unlock()
-			return ended
+		first := known
+		if first < 0 || first > current {
+			first = current
+		}
+		for asked := first; asked <= current; asked++ {
+			epoch, end, err := p.cluster.EpochEnd(ctx, l.tp, asked)
+			if err != nil {
+				break
+			}
+			if epoch >= 0 && end >= next {
+				l.epoch.Store(epoch)
+				return epoch
+			}
 		}
 		p.cluster.ForgetLeader(l.tp) // a later epoch has begun
+		if !pause(ctx, kafka.Backoff(attempt)) {
+			return -1
+		}
 	}
-	return -1
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pillion/pillion/internal/kafka"
@@ -21,10 +22,11 @@ type lane struct {
 	p  *Producer
 	tp kafka.TopicPartition
 
+	epoch atomic.Int32 // of the last commit to it, as a changelog; -1: not known
+
 	mu    sync.Mutex
 	queue []*batch
 	busy  bool
-	epoch knownEpoch
 
 	// Of the goroutine at work.
 	id       identity
@@ -35,7 +37,11 @@ type lane struct {
 	troubled bool      // the last attempt failed
 }
 
-func newLane(p *Producer, tp kafka.TopicPartition) *lane { return &lane{p: p, tp: tp, stale: true} }
+func newLane(p *Producer, tp kafka.TopicPartition) *lane {
+	l := &lane{p: p, tp: tp, stale: true}
+	l.epoch.Store(-1)
+	return l
+}
 
 // push queues a batch and says whether the caller must start run.
 func (l *lane) push(b *batch) bool {
@@ -259,7 +265,6 @@ func (l *lane) refuse(b *batch, code string, err error) {
 
 // trouble and recovered log the change of state, once each.
 func (l *lane) trouble(o outcome) {
-	l.forgetEpoch()
 	if l.troubled {
 		return
 	}

@@ -14,13 +14,17 @@ import (
 )
 
 func TestCommitLandsWholeAndFaithful(t *testing.T) {
+	testFaithful(t, kafkatest.Fake(t).Addrs())
+}
+
+// testFaithful is what must hold on every Kafka.
+func testFaithful(t *testing.T, addrs []string) {
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
-			fake := kafkatest.Fake(t)
-			fake.Topic(t, "table", 4, map[string]string{"cleanup.policy": "compact"})
-			fake.Topic(t, "out", 4, nil)
-			p := running(t, Config{Compression: codec}, newClient(t, fake.Addrs()))
-
+			table, out := "table-"+codec, "out-"+codec
+			kafkatest.CreateTopic(t, addrs, table, 4, map[string]string{"cleanup.policy": "compact"})
+			kafkatest.CreateTopic(t, addrs, out, 4, nil)
+			p := running(t, Config{Compression: codec}, newClient(t, addrs))
 			headers := frame.AppendHeader(nil, []byte("h"), []byte{0, 1})
 			headers = frame.AppendHeader(headers, []byte("h"), nil)
 			headers = frame.AppendHeader(headers, []byte(""), []byte{})
@@ -31,27 +35,29 @@ func TestCommitLandsWholeAndFaithful(t *testing.T) {
 				{key: []byte("b"), at: at + 7},
 			}
 			r, err := p.Write(limited(t), []Write{
-				changelog("table", 3, writes(records...), writes(rec{key: []byte("c"), at: at})),
-				output("out", writes(records...)),
+				changelog(table, 3, writes(records...), writes(rec{key: []byte("c"), at: at})),
+				output(out, writes(records...)),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := r.Changelogs["table"]
-			if got.Base != 0 || got.Next != 4 || got.LeaderEpoch < 0 || got.TopicID != kafkatest.TopicID(t, fake.Addrs(), "table") || r.Records != 7 {
+			if got := r.Changelogs[table]; got.Base != 0 || got.Next != 4 || got.TopicID != kafkatest.TopicID(t, addrs, table) || r.Records != 7 {
 				t.Errorf("result %+v", r)
 			}
-			read := kafkatest.ReadAll(t, fake.Addrs(), "table", true)
+			read := kafkatest.ReadAll(t, addrs, table, true)
 			equal(t, "changelog", text(read), []string{
 				fmt.Sprintf("3@0 %q=%q", "a", strings.Repeat("x", 5000)), `3@1 ""=""`, `3@2 "b"=null`, `3@3 "c"=null`})
 			if read[0].Timestamp.UnixMilli() != at || read[1].Timestamp.UnixMilli() != at-5 || read[2].Timestamp.UnixMilli() != at+7 {
 				t.Errorf("timestamps %v %v %v, want about %d", read[0].Timestamp, read[1].Timestamp, read[2].Timestamp, at)
 			}
+			if got := r.Changelogs[table].LeaderEpoch; got != read[3].LeaderEpoch {
+				t.Errorf("leader epoch %d, the batch has %d", got, read[3].LeaderEpoch)
+			}
 			h := read[0].Headers
 			if len(h) != 3 || h[0].Key != "h" || !bytes.Equal(h[0].Value, []byte{0, 1}) || h[1].Value != nil || h[2].Value == nil {
 				t.Errorf("headers %v", h)
 			}
-			for _, r := range kafkatest.ReadAll(t, fake.Addrs(), "out", true) {
+			for _, r := range kafkatest.ReadAll(t, addrs, out, true) {
 				if want := KeyPartition(r.Key, 4); r.Partition != want {
 					t.Errorf("key %q in partition %d, want %d", r.Key, r.Partition, want)
 				}
