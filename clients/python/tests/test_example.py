@@ -43,8 +43,8 @@ def test_it_is_thirty_lines() -> None:
 async def start(url: str, directory: Path) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        "-X",
-        "dev",
+        "-W",
+        "error",
         str(WORKER),
         env={"PILLION_URL": url, "PATH": ""},
         cwd=directory,

@@ -199,7 +199,7 @@ def test_other_tasks_frames_wait_behind_what_overtakes() -> None:
     core.frame(RECORDS, 1, 5)
     core.send(m.Lost("w/1", 1, "fenced"), m.Lost("w/0", 1, "fenced"))
     kinds = [(type(e).__name__, getattr(e, "task").name) for e in core.events()]  # noqa: B009
-    assert kinds == [("Lost", "w/0"), ("Assigned", "w/1"), ("Lost", "w/1")]
+    assert kinds == [("Assigned", "w/1"), ("Lost", "w/1"), ("Lost", "w/0")]
 
 
 def test_credit_goes_out_by_quarters_and_when_idle() -> None:

@@ -37,7 +37,7 @@ def connect(
     window is how many bytes the sidecar may send ahead, for the connection and for each stream;
     max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
     tried again for ever, with one sentence on stderr after three seconds; with connect_timeout
-    (3.5 s inside pillion.run) entering ``async with`` raises SidecarUnreachable then.
+    (3 s inside pillion.run) entering ``async with`` raises SidecarUnreachable then.
     """
     program = running.get()
     if connect_timeout is None and program is not None:

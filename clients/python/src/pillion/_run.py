@@ -21,7 +21,7 @@ EXIT_RETRIABLE = 3
 
 
 def run(
-    main: Callable[[], Coroutine[Any, Any, object]], *, connect_timeout: float | None = 3.5
+    main: Callable[[], Coroutine[Any, Any, object]], *, connect_timeout: float | None = 3.0
 ) -> None:
     """Run an async main. An error of this package is one sentence on stderr and an exit code.
 
