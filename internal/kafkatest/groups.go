@@ -24,8 +24,8 @@ type CommittedOffset struct {
 func CommittedOffsets(t testing.TB, addrs []string, group string) map[TopicPartition]CommittedOffset {
 	t.Helper()
 	out := map[TopicPartition]CommittedOffset{}
-	with(t, "fetch the offsets of group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		return settled(ctx, func() error { return fetchOffsets(ctx, cl, group, out) })
+	withGroup(t, "fetch the offsets of group "+group, addrs, func(ctx context.Context, cl *kgo.Client) (bool, error) {
+		return true, fetchOffsets(ctx, cl, group, out)
 	}, byName())
 	return out
 }
@@ -95,11 +95,9 @@ type GroupMember struct {
 func GroupState(t testing.TB, addrs []string, group string) Group {
 	t.Helper()
 	var out Group
-	with(t, "describe group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		return settled(ctx, func() (err error) {
-			out, err = describeGroup(ctx, cl, group)
-			return err
-		})
+	withGroup(t, "describe group "+group, addrs, func(ctx context.Context, cl *kgo.Client) (_ bool, err error) {
+		out, err = describeGroup(ctx, cl, group)
+		return true, err
 	})
 	return out
 }
@@ -108,14 +106,9 @@ func GroupState(t testing.TB, addrs []string, group string) Group {
 func WaitGroup(t testing.TB, addrs []string, group string, done func(Group) bool) Group {
 	t.Helper()
 	var out Group
-	with(t, "wait for group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
-		return again(ctx, "wait", func() (bool, error) {
-			err := settled(ctx, func() (err error) {
-				out, err = describeGroup(ctx, cl, group)
-				return err
-			})
-			return err == nil && done(out), err
-		})
+	withGroup(t, "wait for group "+group, addrs, func(ctx context.Context, cl *kgo.Client) (_ bool, err error) {
+		out, err = describeGroup(ctx, cl, group)
+		return err == nil && done(out), err
 	})
 	return out
 }
@@ -153,7 +146,7 @@ func describeGroup(ctx context.Context, cl *kgo.Client, group string) (Group, er
 // member: Kafka allows it only while the group has no members.
 func CommitOffsets(t testing.TB, addrs []string, group string, offsets map[TopicPartition]CommittedOffset) {
 	t.Helper()
-	with(t, "commit offsets of group "+group, addrs, func(ctx context.Context, cl *kgo.Client) error {
+	withGroup(t, "commit offsets of group "+group, addrs, func(ctx context.Context, cl *kgo.Client) (bool, error) {
 		req := kmsg.NewPtrOffsetCommitRequest()
 		req.Group, req.Generation = group, -1
 		for tp, o := range offsets {
@@ -164,32 +157,47 @@ func CommitOffsets(t testing.TB, addrs []string, group string, offsets map[Topic
 			rt.Topic, rt.Partitions = tp.Topic, append(rt.Partitions, p)
 			req.Topics = append(req.Topics, rt)
 		}
-		return settled(ctx, func() error {
-			res, err := req.RequestWith(ctx, cl)
-			if err != nil {
-				return err
-			}
-			for _, t := range res.Topics {
-				for _, p := range t.Partitions {
-					if err := codeError(p.ErrorCode, nil); err != nil {
-						return err
-					}
+		res, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return false, err
+		}
+		for _, t := range res.Topics {
+			for _, p := range t.Partitions {
+				if err := codeError(p.ErrorCode, nil); err != nil {
+					return false, err
 				}
 			}
-			return nil
-		})
+		}
+		return true, nil
 	}, byName())
 }
 
-// settled repeats fn while the coordinator is not there yet: a broker that has
-// just started or just died, or a group that has just moved.
-func settled(ctx context.Context, fn func() error) error {
-	return again(ctx, "wait for the coordinator", func() (bool, error) {
-		err := fn()
-		var down *net.OpError
-		if errors.As(err, &down) || kgo.IsRetryableBrokerErr(err) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator) {
+// withGroup repeats fn until it is done. A coordinator that is not there yet is waited for: that of a
+// broker that has just started or just died, or of a group that has just moved. Each attempt has a
+// client of its own, since one that knows a coordinator goes on asking the dead one.
+func withGroup(t testing.TB, what string, addrs []string, fn func(context.Context, *kgo.Client) (bool, error), opts ...kgo.Opt) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	err := again(ctx, "wait", func() (bool, error) {
+		cl, err := client(addrs, opts...)
+		if err != nil {
+			return false, err
+		}
+		defer cl.Close()
+		done, err := fn(ctx, cl)
+		if coordinatorIsAway(err) {
 			return false, nil
 		}
-		return err == nil, err
+		return done, err
 	})
+	if err != nil {
+		t.Fatalf("kafkatest: %s at %v: %v", what, addrs, err)
+	}
+}
+
+func coordinatorIsAway(err error) bool {
+	var down *net.OpError
+	return errors.As(err, &down) || kgo.IsRetryableBrokerErr(err) ||
+		errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator)
 }
