@@ -103,6 +103,12 @@ func scan(b []byte, from int64) (next int64, cut int, err error) {
 	return next, 0, nil
 }
 
+// firstSize is the size of the batch that b begins with, 0 when there is none.
+func firstSize(b []byte) int {
+	h, _, _ := parseBatch(b)
+	return h.size
+}
+
 // aborted is a transaction of which a response says that it was aborted.
 type aborted struct {
 	producerID int64

@@ -25,25 +25,31 @@ func (p *pump) chunk(ctx context.Context, c chunk) error {
 	if c.buf == nil {
 		return nil
 	}
+	p.buf = c.buf
 	if err := p.borrow(ctx, p.f.small); err != nil {
 		return err
 	}
-	defer func() { p.src = nil; p.pool.put(&p.lease) }()
+	defer func() { p.src, p.buf = nil, nil; p.pool.put(&p.lease) }()
 	p.aborts.reset(c.aborted)
 	bad := p.batches(ctx, c.buf.b)
 	if isEnd(bad) {
 		return bad
 	}
-	if err := p.flush(ctx); err != nil {
+	if err := p.flush(ctx); err != nil && err != errEvicted { // which does not matter any more
 		return err
 	}
 	return bad
 }
 
-// isEnd says whether an error leaves nothing to hand on: the sink or the context is over.
+// errEvicted says that the buffer was taken away while the sink blocked: what follows the position
+// is to be fetched again.
+var errEvicted = errors.New("the buffer was taken away")
+
+// isEnd says whether an error leaves nothing to hand on: the sink, the context or the buffer is
+// over.
 func isEnd(err error) bool {
 	var sink *sinkError
-	return errors.As(err, &sink) || errors.Is(err, context.Canceled)
+	return errors.As(err, &sink) || errors.Is(err, context.Canceled) || err == errEvicted
 }
 
 // batches decodes all whole batches of raw.

@@ -18,7 +18,8 @@
 //
 // Memory: a partition's share is BufferBytes/2 divided by the number of partitions, at most
 // PartitionBytes; its first buffer is always allowed. A second one, and what a batch is larger than
-// the share, come from the other half of BufferBytes, which is only taken when there is room.
+// the share, come from the other half of BufferBytes, which is only taken when there is room; a pump
+// that has waited long for its sink loses its buffer to another that has none, and fetches it again.
 // Decompressed bytes live in a few decoders that all pumps share; a pump that waits for its sink
 // lends its decoder to others, and decompresses again when it was used.
 //

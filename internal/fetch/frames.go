@@ -39,7 +39,8 @@ func (p *pump) begin() {
 }
 
 // flush hands the frame to the sink, also one of no records when the position has moved, and begins
-// the next. While the sink blocks, the decoder is on offer.
+// the next. While the sink blocks, the decoder and the buffer are on offer; errEvicted says that the
+// buffer was taken.
 //
 // INVARIANT: a frame's base is the next offset of the frame before.
 func (p *pump) flush(ctx context.Context) error {
@@ -53,12 +54,17 @@ func (p *pump) flush(ctx context.Context) error {
 	}
 	f := p.cols.finish(p.f.frames.get(p.cols.bytes() + len(checkpoint))[:0], h, p.src, checkpoint)
 	p.pool.offer(&p.lease)
+	p.f.room.offer(p.buf)
 	err := p.Sink.Frame(ctx, f, p.pos)
+	there := p.f.room.reclaim(p.buf)
 	kept := p.pool.reclaim(&p.lease)
 	if err != nil {
 		return &sinkError{err}
 	}
 	p.base = p.pos.Next
+	if !there {
+		return errEvicted
+	}
 	if !kept {
 		p.stolen = true
 		return p.borrow(ctx, p.pool)

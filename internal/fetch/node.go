@@ -138,7 +138,7 @@ func (n *node) due(atEnd bool) []asked {
 		s.asked, s.turn = true, n.turns
 		parts = append(parts, asked{
 			seat: s, topic: s.topic, id: s.id, partition: s.partition, epoch: s.epoch, offset: s.offset,
-			limit: int32(max(int64(s.need), share)), grant: g,
+			limit: int32(s.size(share)), grant: g,
 		})
 	}
 	return parts
@@ -146,16 +146,19 @@ func (n *node) due(atEnd bool) []asked {
 
 func (s *seat) urgent() bool { return s.need > 0 || s.hungry }
 
+// size is how much is asked for: the share, or what a batch needs that is larger.
+func (s *seat) size(share int64) int64 { return max(share, int64(s.need), int64(s.usual)) }
+
 // grant takes the room for a seat's next buffer, if there is any. A first buffer of the share's
 // size needs none.
 func (f *Fetcher) grant(s *seat, share int64) (grant, bool) {
 	g := grant{room: f.room}
 	if s.held == 0 {
 		g.free = share
-		g.taken = max(int64(s.need)-share, 0)
+		g.taken = s.size(share) - share
 		return g, f.room.excess(g.taken)
 	}
-	g.taken = max(int64(s.need), share)
+	g.second, g.taken = true, s.size(share)
 	return g, f.room.ahead(g.taken)
 }
 
@@ -216,7 +219,7 @@ func (s *seat) take(p *asked, first bool, most int64) {
 		s.node.remove(s)
 	}
 	c.buf, c.next = p.buf, next
-	s.offset, s.need, s.hungry, s.atEnd = next, 0, false, next >= p.stable
+	s.offset, s.need, s.usual, s.hungry, s.atEnd = next, 0, firstSize(p.buf.b), false, next >= p.stable
 	s.held++
 	s.push(c)
 }

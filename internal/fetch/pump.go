@@ -33,6 +33,7 @@ type pump struct {
 	pool   *decoders // of lease
 	cols   *columns  // of lease
 	src    []byte    // what cols point into
+	buf    *buffer   // the response that is being decoded
 	packed bool      // src is decompressed
 	stolen bool      // lease is another one than before, and has nothing of src
 	aborts abortFilter
@@ -100,6 +101,10 @@ func (p *pump) run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err == errEvicted {
+			failure, attempt = nil, -1
+			continue
 		}
 		if end := p.judge(ctx, lead, p.at(err)); end != nil {
 			return end

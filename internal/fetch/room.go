@@ -2,8 +2,13 @@ package fetch
 
 import (
 	"math/bits"
+	"slices"
 	"sync"
+	"time"
 )
+
+// stalled is how long a pump must have waited for its sink before its buffer is taken away.
+const stalled = 250 * time.Millisecond
 
 // room counts the raw bytes that are held beyond the partitions' own shares. See the package
 // comment for the scheme.
@@ -15,8 +20,10 @@ type room struct {
 	free    *freeList
 	mu      sync.Mutex
 	used    int64
-	refused bool   // somebody was sent away: call freed when there is room again
-	freed   func() // set before use
+	refused bool      // somebody was sent away: call freed when there is room again
+	freed   func()    // set before use
+	offered []*buffer // of pumps that wait for their sinks, longest first
+	waking  bool      // freed will be called when the next of them may be taken
 
 }
 
@@ -42,8 +49,78 @@ func (r *room) take(n, most int64) bool {
 // ahead takes room for a partition's second buffer. Half of the room is never used for that.
 func (r *room) ahead(n int64) bool { return r.take(n, r.limit/2) }
 
-// excess takes room for what a batch is larger than its share.
-func (r *room) excess(n int64) bool { return r.take(n, r.limit) }
+// excess takes room for what a batch is larger than its share. When there is none, it takes buffers
+// away from pumps that have waited for their sinks for some time.
+func (r *room) excess(n int64) bool {
+	if n <= 0 || r.take(n, r.limit) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.evict(n)
+	if r.used+n > r.limit {
+		r.refused = true
+		r.lookLater()
+		return false
+	}
+	r.used += n
+	return true
+}
+
+// evict takes buffers away until n bytes fit, if they can be made to fit; under mu.
+func (r *room) evict(n int64) {
+	old := int64(0)
+	for _, b := range r.offered {
+		if time.Since(b.since) >= stalled {
+			old += b.taken
+		}
+	}
+	if r.used-old+n > r.limit {
+		return
+	}
+	for r.used+n > r.limit {
+		b := r.offered[0]
+		r.offered = slices.Delete(r.offered, 0, 1)
+		r.used -= b.taken
+		r.free.put(b.b)
+		b.b, b.taken, b.evicted = nil, 0, true
+	}
+}
+
+// lookLater calls freed when buffers that are on offer now may be taken; under mu.
+func (r *room) lookLater() {
+	if r.refused && len(r.offered) > 0 && !r.waking {
+		r.waking = true
+		time.AfterFunc(stalled, r.look)
+	}
+}
+
+func (r *room) look() {
+	r.mu.Lock()
+	r.waking = false
+	r.lookLater() // for those that were offered in between
+	r.mu.Unlock()
+	r.freed()
+}
+
+// offer lets others take the room of a buffer, and with it the buffer, until reclaim.
+func (r *room) offer(b *buffer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.since = time.Now()
+	r.offered = append(r.offered, b)
+	r.lookLater()
+}
+
+// reclaim ends an offer and says whether the buffer is still there.
+func (r *room) reclaim(b *buffer) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.offered, b); i >= 0 {
+		r.offered = slices.Delete(r.offered, i, i+1)
+	}
+	return !b.evicted
+}
 
 func (r *room) give(n int64) {
 	if n <= 0 {
@@ -68,9 +145,10 @@ func (r *room) held() int64 {
 
 // grant is what one buffer may be large, taken before its request is sent.
 type grant struct {
-	room  *room
-	free  int64 // bytes of the partition's own share, which cost nothing
-	taken int64 // bytes of the room
+	room   *room
+	second bool  // the partition has a buffer already
+	free   int64 // bytes of the partition's own share, which cost nothing
+	taken  int64 // bytes of the room
 }
 
 // end gives back what was taken and not used.
@@ -86,6 +164,9 @@ type buffer struct {
 	b     []byte
 	room  *room
 	taken int64
+
+	since   time.Time // that it has been on offer
+	evicted bool      // b is nil then
 }
 
 // buffer makes a buffer within the grant, or with more of the room. It is nil when there is none.
@@ -93,7 +174,8 @@ type buffer struct {
 func (r *room) buffer(g *grant, size int) *buffer {
 	need := int64(size) - g.free
 	if more := need - g.taken; more > 0 {
-		if !r.excess(more) {
+		// What a second buffer gets must leave room for the first ones.
+		if g.second && !r.ahead(more) || !g.second && !r.excess(more) {
 			return nil
 		}
 		g.taken += more

@@ -31,6 +31,7 @@ type seat struct {
 	left   bool  // the pump has gone
 	atEnd  bool  // nothing new at the last answer: wait at the broker
 	need   int   // bytes that the next batch is known to need
+	usual  int   // size of the batch that came last
 	hungry bool  // there was something, but no room in the response
 	turn   uint64
 	queue  []chunk
