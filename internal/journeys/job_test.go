@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,7 @@ type job struct {
 	partitions int32
 	keys       int // of each partition
 	pad        int // bytes of a row of the table, at least
+	window     int // credit of the worker; little, so that a worker that is behind gets larger batches
 	place      place
 	state      string // the worker's directory
 }
@@ -35,10 +37,10 @@ func (j *job) changelog() string { return j.group + "-counts-changelog" }
 // newJob creates the topics. Every key belongs to one partition.
 func newJob(t *testing.T, addrs []string, partitions int32) *job {
 	t.Helper()
-	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + "-" + strconv.Itoa(os.Getpid())
+	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + "-" + strconv.FormatUint(rand.Uint64(), 36)[:5]
 	j := &job{
 		t: t, addrs: addrs, group: name, in: name + "-in", out: name + "-out",
-		partitions: partitions, keys: 20, place: newPlace(t), state: t.TempDir(),
+		partitions: partitions, keys: 20, window: 16 << 10, place: newPlace(t), state: t.TempDir(),
 	}
 	kafkatest.CreateTopic(t, addrs, j.in, partitions, nil)
 	kafkatest.CreateTopic(t, addrs, j.out, partitions, nil)
@@ -66,7 +68,10 @@ func (j *job) worker(s *sidecar, env ...string) *process {
 }
 
 func (j *job) env() []string {
-	return []string{"JOB_IN=" + j.in, "JOB_OUT=" + j.out, "JOB_STATE=" + j.state, "JOB_PAD=" + strconv.Itoa(j.pad)}
+	return []string{
+		"JOB_IN=" + j.in, "JOB_OUT=" + j.out, "JOB_STATE=" + j.state,
+		"JOB_PAD=" + strconv.Itoa(j.pad), "JOB_WINDOW=" + strconv.Itoa(j.window),
+	}
 }
 
 func script(name string) string {

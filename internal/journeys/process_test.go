@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -85,7 +86,7 @@ func start(t *testing.T, name string, env []string, command ...string) *process 
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s said\n%s", name, p.tail(80))
+			t.Logf("%s said\n%s", name, p.tail(150))
 		}
 	})
 	return p
@@ -221,11 +222,13 @@ func exitCode(err error) int {
 	return exit.ExitCode()
 }
 
+// tail is the end of what it said, but for commits that went well.
 func (p *process) tail(lines int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var b strings.Builder
-	for _, e := range p.entries[max(0, len(p.entries)-lines):] {
+	told := slices.DeleteFunc(slices.Clone(p.entries), func(e entry) bool { return e.is("commit", "ok", true) })
+	for _, e := range told[max(0, len(told)-lines):] {
 		b.WriteString("    " + e.text + "\n")
 	}
 	return b.String()

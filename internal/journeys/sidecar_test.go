@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,11 +41,13 @@ func newPlace(t *testing.T) place {
 func (at place) run(t *testing.T, addrs, env []string, flags ...string) *sidecar {
 	t.Helper()
 	s := &sidecar{url: "unix:" + filepath.Join(at.dir, "s"), token: filepath.Join(at.dir, "token")}
-	args := append([]string{
+	if !slices.Contains(flags, "--workers") { // each pair listens somewhere else
+		flags = append([]string{"--listen", s.url}, flags...)
+	}
+	s.process = start(t, "sidecar", env, append([]string{
 		binary(t), "run", "--bootstrap-servers", strings.Join(addrs, ","), "--log-format", "json", "--log-level", "debug",
-		"--ops-listen", "127.0.0.1:0", "--listen", s.url, "--token-file", s.token,
-	}, flags...)
-	s.process = start(t, "sidecar", env, args...)
+		"--ops-listen", "127.0.0.1:0", "--token-file", s.token,
+	}, flags...)...)
 	t.Cleanup(func() {
 		if raced := s.since(0, func(e entry) bool { return strings.Contains(e.text, "DATA RACE") }); len(raced) > 0 {
 			t.Errorf("the race detector complains:\n%s", s.tail(200))

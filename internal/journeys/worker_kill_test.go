@@ -95,7 +95,7 @@ func TestWorkerKilledBetweenCommitAndCommitted(t *testing.T) {
 func big(t *testing.T, addrs []string) *job {
 	t.Helper()
 	j := newJob(t, addrs, 1)
-	j.keys, j.pad = 1_000_000, 400
+	j.keys, j.pad, j.window = 1_000_000, 400, 1<<20
 	return j
 }
 

@@ -1,6 +1,6 @@
 """The reference job: a count per key, and one output for each input.
 
-JOB_IN, JOB_OUT: topics. JOB_PAD: the least size of a row. JOB_STATE: a directory, with the tables, and with what the test asks for: a
+JOB_IN, JOB_OUT: topics. JOB_PAD: the least size of a row. JOB_WINDOW: credit. JOB_STATE: a directory, with the tables, and with what the test asks for: a
 file at-POINT makes the worker do what it says, once, when it comes to that point:
 
     stop        SIGSTOP itself (the test kills it, or lets it go on)
@@ -20,6 +20,7 @@ SOURCE = os.environ["JOB_IN"]
 OUTPUT = os.environ["JOB_OUT"]
 STATE = Path(os.environ["JOB_STATE"])
 PAD = int(os.environ["JOB_PAD"])
+WINDOW = int(os.environ["JOB_WINDOW"])
 
 
 def say(event: str, **fields: object) -> None:
@@ -43,18 +44,25 @@ def point(name: str) -> None:
     say("goes on", point=name)
 
 
+def checkpoint_of(tables: pillion.Tables, task: pillion.Task) -> str | None:
+    try:
+        return tables[task]["counts"].store.checkpoint()
+    except pillion.UsageError:  # its store could not be opened; it is assigned anew
+        return None
+
+
 async def main() -> None:
     say("start")
     job = pillion.Set("job", [SOURCE], ["counts"])
     restored: dict[str, int] = {}
-    async with pillion.connect(sets=[job], outputs=[OUTPUT]) as conn:
+    async with pillion.connect(sets=[job], outputs=[OUTPUT], window=WINDOW) as conn:
         say("connected")
         with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
             async for event in tables:
                 match event:
                     case pillion.Assigned(task):
                         restored[task.name] = 0
-                        checkpoint = tables[task]["counts"].store.checkpoint()
+                        checkpoint = checkpoint_of(tables, task)
                         say("assigned", task=task.name, epoch=task.epoch, checkpoint=checkpoint)
                     case pillion.Restore(task, batch):
                         restored[task.name] += len(batch)
