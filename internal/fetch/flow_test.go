@@ -285,9 +285,16 @@ func TestDecodersAreTakenFromThoseWhoWait(t *testing.T) {
 // TestStolenDecoders has more stalled pumps than decoders, in the middle of compressed batches.
 func TestStolenDecoders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		records := variety(4000, 1)
+		records := variety(1200, 1)
 		for i := range records {
 			records[i].Offset = int64(i)
+		}
+		batches := map[[2]int64][]byte{}
+		for codec := range int64(5) {
+			for half := range int64(2) {
+				at := half * 600
+				batches[[2]int64{codec, half}] = handmade{base: at, attributes: int16(codec), records: records[at : at+600]}.encode(t)
+			}
 		}
 		s := newScript()
 		s.fetch = func(ctx context.Context, _ int32, req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
@@ -295,13 +302,10 @@ func TestStolenDecoders(t *testing.T) {
 				return nil, ctx.Err()
 			}
 			return reply(req, func(p kmsg.FetchRequestTopicPartition, out *kmsg.FetchResponseTopicPartition) {
-				if p.FetchOffset < 4000 {
-					at := p.FetchOffset / 2000 * 2000
-					out.RecordBatches = handmade{base: at, attributes: int16(p.Partition % 5), records: records[at : at+2000]}.encode(t)
-				}
+				out.RecordBatches = batches[[2]int64{int64(p.Partition % 5), p.FetchOffset / 600}]
 			}), nil
 		}
-		f, stop := scripted(t, s, func(c *Config) { c.FrameBytes = 32 << 10 })
+		f, stop := scripted(t, s, func(c *Config) { c.FrameBytes = 16 << 10 })
 		defer stop()
 		f.small.left = 2
 		var all []*collector
@@ -309,7 +313,7 @@ func TestStolenDecoders(t *testing.T) {
 			c := newCollector(t)
 			c.gate = make(chan struct{})
 			in := part("t", p, c)
-			in.Until = 4000
+			in.Until = 1200
 			all = append(all, c)
 			f.Add(in)
 		}

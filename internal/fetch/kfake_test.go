@@ -1,12 +1,15 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pillion/pillion/internal/kafkatest"
 )
@@ -187,4 +190,81 @@ func TestLeadersMove(t *testing.T) {
 		c.until("the records after the move", func() bool { return len(c.records) == len(want) })
 	}
 	same(t, c.records, want)
+}
+
+// TestBrokenConnectionsAndInjectedErrors has the broker cut connections and answer errors while
+// records are read.
+func TestBrokenConnectionsAndInjectedErrors(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "broken", 1, nil)
+	want := kafkatest.Produce(t, fake.Addrs(), "broken", variety(4000, 1), kafkatest.InBatchesOf(50), kafkatest.Compressed("lz4"))
+	var fetches atomic.Int32
+	fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		switch n := fetches.Add(1); n % 4 {
+		case 1:
+			return nil, errors.New("cut"), true
+		case 2:
+			codes := []int16{codeNotLeader, codeFencedEpoch, codeUnknownEpoch, codeStorage, codeUnknown, codeUnknownTopicID}
+			res := code(req.(*kmsg.FetchRequest), codes[int(n/4)%len(codes)])
+			res.SetVersion(req.GetVersion())
+			return res, nil, true
+		}
+		return nil, nil, false
+	})
+	f := running(t, fake.Addrs(), func(c *Config) { c.PartitionBytes, c.BufferBytes = 64<<10, 1<<20 })
+	c := newCollector(t)
+	in := part("broken", 0, c)
+	in.Until = 4000
+	f.Add(in)
+	if err := c.end(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, c.records, want)
+	if fetches.Load() < 8 {
+		t.Errorf("%d fetches", fetches.Load())
+	}
+}
+
+func TestTopicCreatedAnewIsNotReadSilently(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "anew", 1, nil)
+	kafkatest.Produce(t, fake.Addrs(), "anew", variety(10, 1))
+	was := kafkatest.TopicID(t, fake.Addrs(), "anew")
+	f := running(t, fake.Addrs(), nil)
+	c := newCollector(t)
+	f.Add(part("anew", 0, c))
+	c.until("the records", func() bool { return len(c.records) == 10 })
+	kafkatest.DeleteTopic(t, fake.Addrs(), "anew")
+	kafkatest.CreateTopic(t, fake.Addrs(), "anew", 1, nil)
+	kafkatest.Produce(t, fake.Addrs(), "anew", variety(30, 2))
+	other := as[*RecreatedError](t, c.end())
+	if other.Was != was || other.Is != kafkatest.TopicID(t, fake.Addrs(), "anew") || len(c.records) != 10 {
+		t.Errorf("%v, %d records", other, len(c.records))
+	}
+}
+
+func TestDeletedHeadIsOutOfRange(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "head", 1, nil)
+	kafkatest.Produce(t, fake.Addrs(), "head", variety(100, 1), kafkatest.InBatchesOf(10))
+	kafkatest.DeleteRecords(t, fake.Addrs(), "head", 0, 40)
+	f := running(t, fake.Addrs(), nil)
+	for at, want := range map[int64]bool{0: true, 39: true, 40: false, 100: false, 101: true} {
+		c := newCollector(t)
+		in := part("head", 0, c)
+		in.Offset = at
+		remove := f.Add(in)
+		if !want {
+			c.until("an answer", func() bool { return len(c.progress) > 0 })
+			remove()
+			if err := c.end(); err != nil {
+				t.Errorf("position %d: %v", at, err)
+			}
+			continue
+		}
+		if out := as[*OutOfRangeError](t, c.end()); out.Position != at || out.LogStart != 40 || out.End != 100 {
+			t.Errorf("position %d: %+v", at, out)
+		}
+	}
 }
