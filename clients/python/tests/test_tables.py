@@ -113,6 +113,41 @@ async def test_a_key_written_while_its_commit_is_pending_stays() -> None:
 
 
 @run
+async def test_two_commits_on_their_way_do_not_repeat_rows() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        counts = s.tables[task]["counts"]
+        commits: list[asyncio.Task[pillion.Committed | None]] = []
+        for value in (b"1", b"2"):
+            batch = await s.records(fake, b"x")
+            counts[b"a" + value] = counts[b"both"] = value
+            commits.append(asyncio.create_task(s.tables.commit(batch)))
+            await asyncio.sleep(0)
+        assert dict(counts) == {b"a1": b"1", b"a2": b"2", b"both": b"2"}
+        first, second = await s.worker.commit(), await s.worker.commit()
+        assert dict(first.changelog["counts"]) == {b"a1": b"1", b"both": b"1"}
+        assert dict(second.changelog["counts"]) == {b"a2": b"2", b"both": b"2"}
+        await s.worker.committed(first)
+        assert await commits[0]
+        store = s.stores.open(task, "counts")
+        assert (store.get(b"both"), counts[b"both"]) == (b"1", b"2")
+        await s.worker.committed(second)
+        assert await commits[1]
+        assert dict(store.items()) == {b"a1": b"1", b"a2": b"2", b"both": b"2"}
+
+
+@run
+async def test_what_is_refused_at_once_stays_written() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        batch = await s.records(fake, b"x")
+        s.tables[task]["counts"][b"a"] = b"1"
+        with pytest.raises(pillion.CommitRejected, match="not an output"):
+            await s.tables.commit(batch, outputs={"nope": []})
+        assert (await s.commit(batch)).changelog == {"counts": [(b"a", b"1")]}
+
+
+@run
 async def test_restore_reset_and_read_only_tables() -> None:
     async with stage() as s:
         fake = await s.worker.assign("words")

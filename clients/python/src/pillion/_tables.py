@@ -34,9 +34,10 @@ class TableView(MutableMapping[bytes, bytes]):
         self.store = store
         self._writable = writable
         self._overlay: dict[bytes, bytes | None] = {}
+        self._sent: list[dict[bytes, bytes | None]] = []  # in commits on their way, oldest first
 
     def __getitem__(self, key: bytes) -> bytes:
-        value = self._overlay[key] if key in self._overlay else self.store.get(key)
+        value = self._find(key)
         if value is None:
             raise KeyError(key)
         return value
@@ -50,10 +51,13 @@ class TableView(MutableMapping[bytes, bytes]):
         self._write(key, None)
 
     def __iter__(self) -> Iterator[bytes]:
+        over: dict[bytes, bytes | None] = {}
+        for layer in (*self._sent, self._overlay):
+            over.update(layer)
         for key, _ in self.store.items():
-            if key not in self._overlay:
+            if key not in over:
                 yield key
-        for key, value in list(self._overlay.items()):
+        for key, value in over.items():
             if value is not None:
                 yield key
 
@@ -69,9 +73,27 @@ class TableView(MutableMapping[bytes, bytes]):
             )
         self._overlay[key] = value
 
-    def take_overlay(self) -> dict[bytes, bytes | None]:
-        """What is not committed yet; the caller commits it or gives it up."""
-        return self._overlay
+    def _find(self, key: bytes) -> bytes | None:
+        if key in self._overlay:
+            return self._overlay[key]
+        for layer in reversed(self._sent):
+            if key in layer:
+                return layer[key]
+        return self.store.get(key)
+
+    def begin_commit(self) -> dict[bytes, bytes | None]:
+        """Take what was written since the last commit. end_commit follows."""
+        layer, self._overlay = self._overlay, {}
+        self._sent.append(layer)
+        return layer
+
+    def end_commit(self, layer: dict[bytes, bytes | None], checkpoint: str | None) -> None:
+        """Move a layer into the store; without a checkpoint it is as if it had not been taken."""
+        self._sent = [each for each in self._sent if each is not layer]
+        if checkpoint is None:
+            self._overlay = {**layer, **self._overlay}
+        elif layer:
+            self.store.apply_commit(layer, checkpoint)
 
 
 class _TaskTables:
@@ -142,6 +164,7 @@ class Tables:
         except StoreError as error:
             # The store is of no use now. The sidecar opens the task anew.
             logger.warning("%s", error)
+            self._drop(event.task.name)  # type: ignore[union-attr]
             table = event.table if isinstance(event, ev.Restore | ev.Reset) else ""
             self.conn.fail(event.task, error.message, table=table)  # type: ignore[union-attr]
         return event
@@ -158,31 +181,22 @@ class Tables:
         mine = self._tasks.get(task.name)
         if mine is None or mine.task is not task:
             return None
-        writes = {name: dict(t.take_overlay()) for name, t in mine.tables.items()}
-        changelog = {name: list(rows.items()) for name, rows in writes.items() if rows}
+        layers = {name: table.begin_commit() for name, table in mine.tables.items()}
+        changelog = {name: list(rows.items()) for name, rows in layers.items() if rows}
+        done: Committed | None = None
         try:
             done = await self.conn.commit(task, mine.next, changelog=changelog, outputs=outputs)  # type: ignore[arg-type]
         except (CommitError, ConnectionLost) as error:
             if not error.retriable:
                 raise
             logger.info("%s", error)
-            return None
-        if self._tasks.get(task.name) is mine:
-            self._land(mine, writes, done)
+        finally:
+            if self._tasks.get(task.name) is mine:
+                checkpoints: Mapping[str, str] = done.checkpoints if done else {}
+                for name, layer in layers.items():
+                    # A table that was not written has no new checkpoint, and nothing to move.
+                    mine.tables[name].end_commit(layer, checkpoints.get(name))
         return done
-
-    def _land(
-        self, mine: _TaskTables, writes: Mapping[str, Mapping[bytes, bytes | None]], done: Committed
-    ) -> None:
-        for name, rows in writes.items():
-            if not rows:
-                continue
-            table = mine.tables[name]
-            table.store.apply_commit(rows, done.checkpoints[name])
-            overlay = table.take_overlay()
-            for key, value in rows.items():
-                if overlay.get(key, b"") is value:  # not written again meanwhile
-                    del overlay[key]
 
     def _handle(self, event: ev.Event) -> None:
         match event:
@@ -199,7 +213,7 @@ class Tables:
                 if tables := self._of(task):
                     for table in tables.tables.values():
                         table.store.flush()
-                self.conn.ready(task)
+                    self.conn.ready(task)
             case ev.Promoted(task, was) | ev.Demoted(task, was):
                 self._adopt(task, was)
                 if isinstance(event, ev.Promoted):
