@@ -21,6 +21,9 @@ type churn struct {
 	cluster cluster
 	commits int      // of each task
 	disturb []func() // spread evenly over the commits
+	// The in-process Kafka does not tell the end of an epoch before the next one has a batch, so that
+	// an epoch that begins between acknowledgement and question is taken for that of the batch.
+	late bool
 }
 
 const churnTasks = 4
@@ -111,7 +114,7 @@ func (c churn) check(t *testing.T, done [churnTasks][]churned) {
 			if string(first.Key) != k.key+"-00" || string(end.Key) != k.key+"-19" {
 				t.Errorf("commit %s landed at %+v, where %s to %s are", k.key, k.at, first.Key, end.Key)
 			}
-			if k.at.LeaderEpoch != end.LeaderEpoch && k.at.LeaderEpoch != -1 {
+			if late := c.late && k.at.LeaderEpoch > end.LeaderEpoch; k.at.LeaderEpoch != end.LeaderEpoch && !late {
 				t.Errorf("commit %s has leader epoch %d, its last batch %d", k.key, k.at.LeaderEpoch, end.LeaderEpoch)
 			}
 		}
@@ -142,5 +145,5 @@ func TestLostAnswersAndMovedLeaders(t *testing.T) {
 		}
 		_ = fake.MoveTopicPartition("table", 0, (kafkatest.Leader(t, fake.Addrs(), "table", 0)+1)%3)
 	}
-	churn{addrs: fake.Addrs(), cluster: &lossy{Client: newClient(t, fake.Addrs())}, commits: 30, disturb: []func(){move, move, move}}.run(t)
+	churn{addrs: fake.Addrs(), cluster: &lossy{Client: newClient(t, fake.Addrs())}, commits: 30, late: true, disturb: []func(){move, move, move}}.run(t)
 }

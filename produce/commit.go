@@ -22,9 +22,6 @@ const (
 	unknown               // given up with an attempt in doubt
 )
 
-// ended says that nothing more will happen to the batch.
-func (s state) ended() bool { return s >= landed }
-
 // batch is records of one commit for one partition.
 type batch struct {
 	tp        kafka.TopicPartition

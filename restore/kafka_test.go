@@ -101,7 +101,8 @@ func testTransactions(t *testing.T, addrs []string, topic string) {
 		w := newWorker(t)
 		m, _ := managed(t, addrs, w, Config{})
 		stop := m.Start(w.request(topic, kind, end))
-		if e := w.expect("reached"); e.next != end {
+		// The marker may have landed after the end was asked for; a source's end is captured again.
+		if e := w.expect("reached"); e.next < end || kind == Changelog && e.next != end {
 			t.Errorf("%s reached at %d, want %d", kind, e.next, end)
 		}
 		w.holds(want)

@@ -128,6 +128,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	ctx     context.Context // Run's; nil before
+	closed  bool            // Run waits for the last requests
 	waiting []*replay       // started before Run
 }
 
@@ -160,7 +161,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.waiting = nil
 	m.mu.Unlock()
 	<-ctx.Done()
-	m.mu.Lock() // no request is between its look at ctx and work.Go
+	m.mu.Lock()
+	m.closed = true
 	m.mu.Unlock()
 	m.work.Wait()
 	return nil
@@ -175,7 +177,7 @@ func (m *Manager) Start(r Request) (stop func()) {
 	switch {
 	case m.ctx == nil:
 		m.waiting = append(m.waiting, s)
-	case m.ctx.Err() == nil:
+	case !m.closed:
 		ctx := m.ctx
 		m.work.Go(func() { s.run(ctx) })
 	}
