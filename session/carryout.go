@@ -15,9 +15,12 @@ func (r *Runner) carryOut(ctx context.Context, e Effect) {
 			c.Send(e.Message)
 		}
 	case SendInStream:
-		if c, l := r.conns[e.Conn], r.lanes[e.Stream]; c != nil && l != nil {
-			c.SendInStream(l.gate, e.Message)
+		if c, l := r.conns[e.Conn], r.lanes[e.Stream]; c != nil && l != nil && l.gate.Live() {
+			l.mark = gate.New(l.epoch, c.Credit())
+			c.SendInStream(l.mark, e.Message)
 		}
+	case DropInStream:
+		r.lanes[e.Stream].unsay()
 	case CloseConn:
 		if c := r.conns[e.Conn]; c != nil {
 			c.Close(e.Code, e.Reason)
@@ -107,6 +110,7 @@ func (r *Runner) closeLane(stream uint32) {
 		return
 	}
 	l.gate.Close()
+	l.unsay()
 	if l.stop != nil {
 		l.stop()
 		l.stop = nil

@@ -1,16 +1,20 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
 	"github.com/pillion/pillion/protocol"
 )
 
+// maxWaiting is how many commits of one task may wait; past it the worker does not listen to answers.
+const maxWaiting = 64
+
 // commitReceived queues a commit that has arrived whole. Nothing of it began before.
 func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.Writes, delivered map[string]int64) error {
-	t := m.byWireName(msg.Task)
-	if t == nil || t.epoch != msg.Epoch || !t.open() || t.conn != conn {
+	t := m.inEpoch(msg.Task, msg.Epoch, conn)
+	if t == nil {
 		m.send(protocol.Stale{Re: msg.ID, Task: msg.Task, Epoch: msg.Epoch})
 		m.free(conn, w)
 		return nil
@@ -20,20 +24,33 @@ func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.W
 		m.free(conn, w)
 		return nil
 	}
+	if len(t.commits) >= m.cfg.Limits.MaxOutstandingCommits {
+		m.free(conn, w)
+		m.tooMany(t, conn, msg)
+		return nil
+	}
 	c := &commit{conn: conn, msg: msg, writes: w, delivered: delivered}
 	if w != nil {
 		c.dest, c.refuse = t.destinations(w)
-	}
-	if len(t.commits) >= m.cfg.Limits.MaxOutstandingCommits {
-		c.refuse = &Result{Outcome: Refused, Code: protocol.CodeTooManyCommits, Message: fmt.Sprintf(
-			"more than %d commits are outstanding for task %s: wait for an answer first",
-			m.cfg.Limits.MaxOutstandingCommits, msg.Task)}
 	}
 	if w != nil && w.Err != nil {
 		c.refuse = &Result{Outcome: Refused, Code: w.Err.Code, Message: w.Err.Message}
 	}
 	t.commits = append(t.commits, c)
 	return nil
+}
+
+// tooMany refuses a commit in its turn. All that is kept of it is what its answer needs.
+func (m *Machine) tooMany(t *task, conn ConnID, msg protocol.Commit) {
+	message := fmt.Sprintf("more than %d commits are outstanding for task %s: wait for an answer first",
+		m.cfg.Limits.MaxOutstandingCommits, t.id)
+	if len(t.commits) >= maxWaiting {
+		m.breach(protocol.CodeTooManyCommits, message)
+		return
+	}
+	msg.SourceNext = nil
+	t.commits = append(t.commits, &commit{conn: conn, msg: msg,
+		refuse: &Result{Outcome: Refused, Code: protocol.CodeTooManyCommits, Message: message}})
 }
 
 // startCommit begins the first commit in the queue, or its next step. It reports whether it did anything.
@@ -52,7 +69,7 @@ func (m *Machine) startCommit(t *task) bool {
 		m.failCommits(t, *c.refuse)
 		return true
 	}
-	c.op = m.nextOp()
+	c.op, c.since = m.nextOp(), m.syncs
 	if !c.produced && len(c.dest) > 0 {
 		m.do(Produce{Task: t.id, Op: c.op, Writes: c.dest})
 		return true
@@ -112,7 +129,7 @@ func (m *Machine) produced(ev Produced) error {
 	case Refused:
 		m.failCommits(t, ev.Result)
 	default:
-		m.failCommits(t, Result{Outcome: Unknown, Code: protocol.CodeInternal, Message: ev.Message})
+		m.failCommits(t, Result{Outcome: Unknown, Code: cmp.Or(ev.Code, protocol.CodeInternal), Message: ev.Message})
 	}
 	return nil
 }
@@ -124,14 +141,21 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 	}
 	switch ev.Outcome {
 	case OK:
-		t.positions = c.next
+		t.positions, t.failures = c.next, 0
 		t.commits = t.commits[1:]
 		m.free(c.conn, c.writes)
 		m.answer(c, protocol.Committed{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch, Checkpoints: c.points})
 	case Rebalancing:
-		c.waitsSync = true // INVARIANT: repeated after the sync while the task is still ours
+		// INVARIANT: repeated after the sync while the task is still ours.
+		c.waitsSync, c.retryAt = m.afterSync(c.since)
 	case FencedOut:
 		m.failCommits(t, Result{Outcome: Unknown, Code: protocol.CodeFenced, Message: ev.Message})
+	case Refused:
+		why := ev.Result
+		if len(c.dest) > 0 { // its writes are there
+			why.Outcome = Unknown
+		}
+		m.failCommits(t, why)
 	default:
 		c.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
@@ -158,7 +182,7 @@ func (m *Machine) dropCommits(t *task, why Result) {
 			m.answer(c, protocol.Aborted{Re: id, Task: task, Epoch: epoch, Code: why.Code, Message: why.Message})
 		}
 		if c.op != 0 {
-			m.orphans[c.op] = t.id
+			m.orphans[c.op] = orphan{task: t.id, conn: c.conn}
 		}
 		m.free(c.conn, c.writes)
 		why = Result{Outcome: Refused, Code: protocol.CodeCommitFailed,
@@ -167,9 +191,11 @@ func (m *Machine) dropCommits(t *task, why Result) {
 	t.commits = nil
 }
 
-// answer reaches the connection that made the commit, when it is still there.
+// answer reaches the connection that made the commit, when it is still there. The progress clock
+// begins anew: until now the worker may have waited for us.
 func (m *Machine) answer(c *commit, msg protocol.Message) {
 	if m.worker != nil && m.worker.conn == c.conn {
+		m.worker.lastActive = m.now
 		m.send(msg)
 	}
 }

@@ -19,6 +19,8 @@ type (
 		Stream  uint32
 		Message protocol.Message
 	}
+	// DropInStream takes back the last SendInStream of Stream, if it has not been sent.
+	DropInStream struct{ Stream uint32 }
 	// CloseConn closes the connection after everything sent so far.
 	CloseConn struct {
 		Conn   ConnID
@@ -126,7 +128,7 @@ type Stop struct{ Err string }
 
 // Log is one line for the log.
 type Log struct {
-	Level   string // debug, info, warn, error
+	Level   string // debug, info, warn or error
 	Message string
 	Args    []any
 }

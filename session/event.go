@@ -11,9 +11,11 @@ type Event any
 // From the worker's connection.
 type (
 	// Connected: a worker has said a well-formed hello. The newest connection wins.
+	// Session names it in the logs of both sides; empty: by its number.
 	Connected struct {
-		Conn  ConnID
-		Hello protocol.Hello
+		Conn    ConnID
+		Hello   protocol.Hello
+		Session string
 	}
 	// Received is any other message of the worker. Writes comes with a Commit only. Delivered holds,
 	// for a Commit, the position behind the last records frame sent of each source topic of its task.

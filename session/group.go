@@ -16,6 +16,7 @@ func (m *Machine) assigned(ev Assigned) error {
 		m.log("info", "group stable", "generation", ev.Generation, "member", ev.MemberID, "tasks", len(ev.Active))
 	}
 	m.generation, m.member = ev.Generation, ev.MemberID
+	m.syncs++
 	m.quiet()
 	mine := map[TaskID]bool{}
 	for _, id := range ev.Active {
@@ -55,7 +56,7 @@ func (m *Machine) give(id TaskID) {
 		m.do(ReleaseTasks{Tasks: []TaskID{id}})
 		return
 	}
-	m.tasks[id] = &task{id: id, set: m.prepared.set(id.Set)}
+	m.addTask(&task{id: id, set: m.prepared.set(id.Set)})
 }
 
 // leavingUs says whether the task is on its way back to the group.
@@ -100,14 +101,24 @@ func (m *Machine) released(msg protocol.Released) error {
 	return t.move(onReleased)
 }
 
-// fail ends the epoch of a task that stays ours; it is opened anew when its commits have ended.
+// longestRetry is the longest pause before a task is opened anew.
+const longestRetry = 10 * time.Second
+
+// fail ends the epoch of a task that stays ours; it is opened anew when its commits have ended: at
+// once for the first time, later and later when it fails again without a commit between.
 func (m *Machine) fail(t *task, code, message string) error {
 	m.endEpoch(t, code, message)
+	if t.failures++; t.failures > 1 {
+		t.retryAt = m.now.Add(min(m.cfg.RetryDelay<<min(t.failures-2, 10), longestRetry))
+	}
 	return t.move(onFail)
 }
 
 func (m *Machine) endEpoch(t *task, code, message string) {
 	m.closeStreams(t)
+	if t.id.Global {
+		m.pauseReaders(t)
+	}
 	m.send(protocol.Lost{Task: t.id.String(), Epoch: t.epoch, Code: code, Message: message})
 	m.forgetStreams(t)
 }
@@ -130,7 +141,7 @@ func (m *Machine) writeRelease(t *task) {
 		m.gone(t)
 		return
 	}
-	t.op = m.nextOp()
+	t.op, t.since = m.nextOp(), m.syncs
 	m.do(WriteRelease{Task: t.id, Op: t.op, Next: t.positions})
 }
 
@@ -148,7 +159,7 @@ func (m *Machine) releaseWritten(ev ReleaseWritten) error {
 		}
 		m.gone(t)
 	case Rebalancing:
-		t.waitsSync = true
+		t.waitsSync, t.retryAt = m.afterSync(t.since)
 	default:
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
@@ -157,7 +168,7 @@ func (m *Machine) releaseWritten(ev ReleaseWritten) error {
 
 // gone hands the task back, or opens it anew when the group gave it to us again meanwhile.
 func (m *Machine) gone(t *task) {
-	delete(m.tasks, t.id)
+	m.dropTask(t.id)
 	m.log("info", "task released", "task", t.id.String())
 	if t.again && !m.leaving {
 		m.give(t.id)
@@ -178,7 +189,7 @@ func (m *Machine) groupLost(code, message string) error {
 		}
 		m.lose(t, code, message)
 	}
-	m.tasks = map[TaskID]*task{}
+	m.dropTasks()
 	return nil
 }
 
@@ -192,7 +203,7 @@ func (m *Machine) lose(t *task, code, message string) {
 		m.endEpoch(t, code, message)
 	}
 	if t.op != 0 {
-		m.orphans[t.op] = t.id
+		m.orphans[t.op] = orphan{task: t.id}
 	}
 	_ = t.move(onLost)
 }

@@ -2,31 +2,59 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pillion/pillion/protocol"
 )
 
-// active restarts the progress clock. A hung worker that answers is a member again.
-func (m *Machine) active(conn ConnID) {
+// active restarts the progress clock. A hung worker that answers is a member again; it reports whether
+// that is so.
+func (m *Machine) active(conn ConnID) bool {
 	w := m.worker
 	if w == nil || w.conn != conn {
-		return
+		return false
 	}
 	w.lastActive = m.now
-	if w.hung {
-		w.hung = false
-		m.log("info", "the worker answers again")
-		m.rejoin()
+	if !w.hung {
+		return false
 	}
+	w.hung = false
+	m.log("info", "the worker answers again")
+	m.rejoin()
+	return true
 }
 
 // rejoin subscribes again after the membership was given up.
 func (m *Machine) rejoin() {
 	if !m.joined && !m.leaving && m.prepared != nil {
-		m.joined = true
-		m.do(JoinGroup{Prepared: *m.prepared})
+		m.join()
 	}
+}
+
+func (m *Machine) join() {
+	m.joined, m.joinDue = true, false
+	m.do(JoinGroup{Prepared: *m.prepared})
+}
+
+// maybeJoin tells the group the newest declarations. It lets go of what is not declared any more, so
+// that no commit and no release may be under way. It reports whether it did.
+func (m *Machine) maybeJoin() bool {
+	if !m.joinDue || m.leaving { // when we are leaving, left joins again
+		return false
+	}
+	for _, o := range m.orphans {
+		if o.conn != 0 {
+			return false
+		}
+	}
+	for _, t := range m.tasks {
+		if len(t.commits) > 0 || t.leavingUs() {
+			return false
+		}
+	}
+	m.join()
+	return true
 }
 
 // tick looks at every clock.
@@ -35,21 +63,33 @@ func (m *Machine) tick(ev Tick) error {
 		return err
 	}
 	for _, t := range m.all() {
-		switch {
-		case t.state == Revoking && due(m.now, t.deadline):
+		if t.state == Revoking && due(m.now, t.deadline) {
 			m.log("warn", "revoke timed out", "task", t.id.String(), "epoch", t.epoch)
 			if err := m.fail(t, protocol.CodeRevokeTimeout, "the worker did not release the task in time"); err != nil {
 				return err
 			}
-		case t.state == Releasing && t.op == 0 && !t.waitsSync && !m.now.Before(t.retryAt):
-			m.writeRelease(t)
 		}
 	}
 	if m.draining && due(m.now, m.drainUntil) {
-		m.drainUntil = time.Time{}
-		m.log("warn", "drain timed out")
+		return m.drainOver()
+	}
+	return nil
+}
+
+// drainRest is how long a drain that gives up may still take for what only needs Kafka.
+const drainRest = 3 * time.Second
+
+// drainOver gives everything up; what Kafka does not answer even then is left to the session timeout.
+func (m *Machine) drainOver() error {
+	if !m.gaveUp {
+		m.gaveUp = true
+		m.drainUntil = m.now.Add(drainRest)
+		m.log("warn", "drain timed out", "timeout", m.cfg.DrainTimeout.String())
 		return m.giveUp(protocol.CodeDrain, "the drain timed out")
 	}
+	m.stopped = true
+	m.do(Stop{Err: fmt.Sprintf("the drain did not end within %v: %d tasks are not handed over, as Kafka does not answer; "+
+		"the group takes them when the session has timed out", m.cfg.DrainTimeout+drainRest, len(m.tasks))})
 	return nil
 }
 
@@ -75,13 +115,26 @@ func (m *Machine) tickWorker(owes bool) error {
 	if m.cfg.MaxProcessing == 0 || w.hung || m.now.Before(w.lastActive.Add(m.cfg.MaxProcessing)) {
 		return nil
 	}
-	if !owes && !m.owed() {
+	if m.answering() || !owes && !m.owed() {
 		w.lastActive = m.now // the clock runs only while the worker owes something
 		return nil
 	}
 	m.log("error", "the worker is hung, leaving the group", "max_processing", m.cfg.MaxProcessing.String())
 	w.hung = true
 	return m.giveUp(protocol.CodeHung, fmt.Sprintf("no progress for %v", m.cfg.MaxProcessing))
+}
+
+// answering says whether the worker waits for the answer to a commit. It may wait with all else
+// meanwhile: how long is up to Kafka.
+func (m *Machine) answering() bool {
+	for _, t := range m.tasks {
+		for _, c := range t.commits {
+			if c.conn == m.worker.conn {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // owed says whether the worker owes an answer.
@@ -97,6 +150,19 @@ func (m *Machine) owed() bool {
 		}
 	}
 	return false
+}
+
+// asked finds the task that a request of ours is about, while it is not answered.
+func (m *Machine) asked(id int64) *task {
+	for _, t := range m.all() {
+		if id == 0 || !t.open() {
+			continue
+		}
+		if t.awaiting == id || slices.ContainsFunc(t.tables, func(tb *table) bool { return tb.resetting == id }) {
+			return t
+		}
+	}
+	return nil
 }
 
 // drain hands everything over: the worker may finish and commit until the drain's deadline.

@@ -23,24 +23,36 @@ type Machine struct {
 	member   string
 	// generation is Kafka's; 0 while we are no member.
 	generation int32
+	syncs      int64 // Assigned so far
+	joinDue    bool  // the group does not know the newest declarations yet
 	tasks      map[TaskID]*task
 	globals    map[TaskID]*task
+	order      []*task // tasks and globals in their order; nil: to be made anew
 
 	lastEpoch  uint32
 	lastStream uint32
 	lastID     int64
 	lastOp     int64
-	orphans    map[int64]TaskID // steps of Kafka whose commit was dropped while they ran
-	streams    map[uint32]*task // by stream, of living and ending epochs
+	orphans    map[int64]orphan // steps of Kafka whose owner was dropped while they ran
+	streams    map[uint32]*task // by stream, of living epochs
+	epochs     map[uint32]*task // by number, living ones
 
 	graceUntil time.Time // no worker: leave the group then
 	prepareAt  time.Time // Prepare is tried again then
 	draining   bool
 	drainUntil time.Time
+	gaveUp     bool // the drain had its time
 	leaving    bool // every task is to go, then the membership
 	leaveSent  bool
 	waiting    GroupWaiting
 	stopped    bool
+	chatter    chatter
+}
+
+// orphan is a step of Kafka that nobody waits for any more, but that may still take effect.
+type orphan struct {
+	task TaskID
+	conn ConnID // whose commit it is; 0: of none
 }
 
 // worker is the newest connection.
@@ -63,7 +75,8 @@ func NewMachine(cfg Config) (*Machine, error) {
 		tasks:   map[TaskID]*task{},
 		globals: map[TaskID]*task{},
 		streams: map[uint32]*task{},
-		orphans: map[int64]TaskID{},
+		epochs:  map[uint32]*task{},
+		orphans: map[int64]orphan{},
 	}, nil
 }
 
@@ -72,6 +85,9 @@ func (m *Machine) Step(now time.Time, ev Event) ([]Effect, error) {
 	m.now, m.out = now, nil
 	if m.stopped {
 		return nil, nil
+	}
+	if alive, ok := ev.(Active); ok && !m.active(alive.Conn) {
+		return nil, nil // nothing else can have changed
 	}
 	err := m.handle(ev)
 	if err == nil {
@@ -88,8 +104,7 @@ func (m *Machine) handle(ev Event) error {
 		return m.received(ev)
 	case Disconnected:
 		m.disconnected(ev)
-	case Active:
-		m.active(ev.Conn)
+	case Active: // Step has seen to it
 	case PreparedOK:
 		return m.preparedOK(ev)
 	case PrepareFailed:
@@ -115,7 +130,7 @@ func (m *Machine) handle(ev Event) error {
 	case Reached:
 		return m.reached(ev)
 	case ResetNeeded:
-		m.resetNeeded(ev)
+		return m.resetNeeded(ev)
 	case ReplayProgress:
 		m.restoring(ev)
 	case StreamFailed:
@@ -160,8 +175,12 @@ func (m *Machine) newStream(t *task, writable bool) uint32 {
 	return m.lastStream
 }
 
-// all gives every task and global table in a fixed order, so that the same events give the same effects.
+// all gives every task and global table in a fixed order, so that the same events give the same
+// effects. The list stays as it is while tasks come and go.
 func (m *Machine) all() []*task {
+	if m.order != nil {
+		return m.order
+	}
 	list := slices.Collect(maps.Values(m.tasks))
 	list = slices.AppendSeq(list, maps.Values(m.globals))
 	slices.SortFunc(list, func(a, b *task) int {
@@ -176,27 +195,29 @@ func (m *Machine) all() []*task {
 		}
 		return int(a.id.Partition - b.id.Partition)
 	})
+	m.order = list
 	return list
 }
 
-func (m *Machine) byWireName(name string) *task {
-	for _, t := range m.tasks {
-		if t.id.String() == name {
-			return t
-		}
+func (m *Machine) addTask(t *task)    { m.tasks[t.id], m.order = t, nil }
+func (m *Machine) dropTask(id TaskID) { delete(m.tasks, id); m.order = nil }
+func (m *Machine) dropTasks()         { m.tasks, m.order = map[TaskID]*task{}, nil }
+
+func (m *Machine) setGlobals(globals map[TaskID]*task) { m.globals, m.order = globals, nil }
+
+// inEpoch finds the task that has this epoch now, on this connection.
+func (m *Machine) inEpoch(name string, epoch uint32, conn ConnID) *task {
+	t := m.epochs[epoch]
+	if t == nil || t.id.String() != name || t.conn != conn || !t.open() {
+		return nil
 	}
-	for _, t := range m.globals {
-		if t.id.String() == name {
-			return t
-		}
-	}
-	return nil
+	return t
 }
 
 // settle makes every step that the new state allows.
 func (m *Machine) settle() error {
 	for changed := true; changed; {
-		changed = false
+		changed = m.maybeJoin()
 		for _, t := range m.all() {
 			moved, err := m.advance(t)
 			if err != nil {
@@ -231,6 +252,11 @@ func (m *Machine) advance(t *task) (bool, error) {
 		if len(t.commits) == 0 {
 			return true, m.finished(t)
 		}
+	case Releasing:
+		if due && t.op == 0 {
+			m.writeRelease(t)
+			return true, nil
+		}
 	}
 	return false, nil
 }
@@ -239,11 +265,11 @@ func (m *Machine) advance(t *task) (bool, error) {
 // of an earlier connection is open.
 func (m *Machine) mayOpen(t *task) bool {
 	w := m.worker
-	if w == nil || !w.prepared || w.hung || m.leaving || m.draining {
+	if w == nil || !w.prepared || w.hung || m.leaving || m.draining || m.joinDue {
 		return false
 	}
-	for _, id := range m.orphans {
-		if id == t.id {
+	for _, o := range m.orphans {
+		if o.task == t.id || o.conn != 0 && o.conn != w.conn {
 			return false
 		}
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/pillion/pillion/protocol"
 )
 
@@ -16,9 +18,18 @@ func (m *Machine) open(t *task) error {
 		m.assign(t)
 		return nil
 	}
-	t.op = m.nextOp()
+	t.op, t.since, t.outdated = m.nextOp(), m.syncs, false
 	m.do(TakeOverTask{Task: t.id, Op: t.op})
 	return nil
+}
+
+// afterSync says when a step that the group refused because it rebalances is to be repeated: after
+// the next sync, or soon when that one came before the answer.
+func (m *Machine) afterSync(since int64) (waits bool, retryAt time.Time) {
+	if m.syncs > since {
+		return false, m.now.Add(m.cfg.RetryDelay)
+	}
+	return true, time.Time{}
 }
 
 func (m *Machine) tookOver(ev TookOver) error {
@@ -31,7 +42,7 @@ func (m *Machine) tookOver(ev TookOver) error {
 	if ev.Outcome == OK {
 		took := ev.TakeOver
 		t.taken, t.positions, t.topicIDs, t.ends = true, took.Positions, took.TopicIDs, took.Ends
-		if t.state == TakingOver && (m.worker == nil || !m.mayOpen(t)) {
+		if t.state == TakingOver && (t.outdated || !m.mayOpen(t)) {
 			return t.move(onNotTaken)
 		}
 		if err := t.move(onTookOver); err != nil {
@@ -45,9 +56,12 @@ func (m *Machine) tookOver(ev TookOver) error {
 	if err := t.move(onNotTaken); err != nil {
 		return err
 	}
+	if t.outdated {
+		return nil
+	}
 	switch ev.Outcome {
 	case Rebalancing, FencedOut:
-		t.waitsSync = true
+		t.waitsSync, t.retryAt = m.afterSync(t.since)
 	case Refused:
 		m.log("error", "task refused", "task", t.id.String(), "code", ev.Code, "error", ev.Message)
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
@@ -63,7 +77,8 @@ func (m *Machine) tookOver(ev TookOver) error {
 func (m *Machine) assign(t *task) {
 	m.lastEpoch++
 	t.epoch, t.conn = m.lastEpoch, m.worker.conn
-	t.sources, t.tables, t.outputs = nil, nil, nil
+	m.epochs[t.epoch] = t
+	t.sources, t.tables, t.outputs, t.void = nil, nil, nil, 0
 	msg := protocol.Assign{
 		ID: m.nextID(), Task: t.id.String(), Set: t.id.Set, Partition: t.id.Partition,
 		Role: protocol.RoleActive, Epoch: t.epoch,
@@ -161,9 +176,10 @@ func (m *Machine) reached(ev Reached) error {
 	}
 	tb.reached = true
 	m.log("info", "table restored", "task", t.id.String(), "table", tb.stream.Name)
-	if t.state > Restoring { // it had to be reset while others read it
-		t.refilled = true
-		m.restoredAgain(t)
+	if t.state > Restoring { // it had to be reset: the worker holds its records back
+		if t.whole() {
+			m.sendRestored(t)
+		}
 		return nil
 	}
 	return m.maybeRestored(t)
@@ -187,22 +203,13 @@ func (m *Machine) sendRestored(t *task) {
 	}})
 }
 
-// restoredAgain tells the worker, which holds its records back since the reset, that the tables are
-// whole again. Records go on at its ready.
-func (m *Machine) restoredAgain(t *task) {
-	if t.refilled && t.whole() && t.awaiting == 0 {
-		t.refilled = false
-		m.sendRestored(t)
-	}
-}
-
 func (m *Machine) ready(msg protocol.Ready) error {
 	t := m.living(msg.Task, msg.Epoch)
 	if t == nil {
 		return nil
 	}
-	if t.state == Revoking {
-		return nil // the revoke overtook the answer
+	if t.state == Revoking || msg.Re <= t.void {
+		return nil // the revoke or a reset overtook the answer
 	}
 	if t.state < Restored || msg.Re != t.awaiting {
 		m.refuse(0, protocol.CodeNotAllowed, "ready answers no restored of task "+msg.Task, t)
@@ -211,14 +218,9 @@ func (m *Machine) ready(msg protocol.Ready) error {
 	t.awaiting = 0
 	if t.state != Restored { // after a reset
 		m.resumeReaders(t)
-		m.restoredAgain(t)
 		return nil
 	}
-	if err := t.move(onReady); err != nil {
-		return err
-	}
-	m.restoredAgain(t)
-	return nil
+	return t.move(onReady)
 }
 
 // run lets the records of a task flow. A global table that runs may be the last one that others wait for.
@@ -228,6 +230,7 @@ func (m *Machine) run(t *task) error {
 	}
 	if t.id.Global {
 		m.checkGlobals()
+		m.resumeReaders(t) // of one that was opened anew
 		return nil
 	}
 	for _, s := range t.sources {
@@ -250,61 +253,6 @@ func (m *Machine) checkGlobals() {
 		}
 	}
 	m.worker.globalsOK = true
-}
-
-// readable: no table that the task reads is being replayed after a reset.
-func (m *Machine) readable(t *task) bool {
-	if !t.whole() {
-		return false
-	}
-	for _, g := range m.globals {
-		if !g.whole() {
-			return false
-		}
-	}
-	return true
-}
-
-func (m *Machine) resumeReaders(of *task) {
-	for _, t := range m.readersOf(of) {
-		if m.readable(t) {
-			for _, s := range t.sources {
-				m.do(ResumeStream{Stream: s.Stream})
-			}
-		}
-	}
-}
-
-// readersOf gives the running tasks that read a table of t.
-func (m *Machine) readersOf(t *task) []*task {
-	var readers []*task
-	for _, r := range m.all() {
-		if r.state == Running && !r.id.Global && (r == t || t.id.Global) {
-			readers = append(readers, r)
-		}
-	}
-	return readers
-}
-
-// resetNeeded wipes one store: its frames stop, the worker is told, and the replay starts anew when
-// it has answered. Tasks that read the table wait meanwhile.
-func (m *Machine) resetNeeded(ev ResetNeeded) {
-	t, tb := m.tableOf(ev.Stream)
-	if tb == nil {
-		return
-	}
-	m.log("warn", "store reset", "task", t.id.String(), "table", tb.stream.Name, "code", ev.Code, "error", ev.Message)
-	tb.reached, tb.resetting = false, m.nextID()
-	m.do(CloseStream{Stream: ev.Stream})
-	for _, r := range m.readersOf(t) {
-		for _, s := range r.sources {
-			m.do(PauseStream{Stream: s.Stream})
-		}
-	}
-	m.send(protocol.Reset{
-		ID: tb.resetting, Task: t.id.String(), Epoch: t.epoch, Table: tb.stream.Name,
-		Stream: ev.Stream, NextOffset: ev.Start, Code: ev.Code, Message: ev.Message,
-	})
 }
 
 func (m *Machine) restoring(ev ReplayProgress) {
@@ -334,9 +282,8 @@ func (m *Machine) tableOf(stream uint32) (*task, *table) {
 
 // living finds the task when the epoch is its present one on the present connection.
 func (m *Machine) living(name string, epoch uint32) *task {
-	t := m.byWireName(name)
-	if t == nil || t.epoch != epoch || !t.open() || m.worker == nil || t.conn != m.worker.conn {
+	if m.worker == nil {
 		return nil
 	}
-	return t
+	return m.inEpoch(name, epoch, m.worker.conn)
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,12 @@ type RefusedError struct{ Code, Message string }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// UnknownError: it cannot be told how it ended.
-type UnknownError struct{ Err error }
+// UnknownError: it cannot be told how it ended. Code is one that an unknown may carry; internal when
+// empty.
+type UnknownError struct {
+	Code string
+	Err  error
+}
 
 func (e *UnknownError) Error() string { return "outcome unknown: " + e.Err.Error() }
 func (e *UnknownError) Unwrap() error { return e.Err }
@@ -80,7 +85,7 @@ func resultOf(err error) Result {
 	case errors.As(err, &refused):
 		return Result{Outcome: Refused, Code: refused.Code, Message: refused.Message}
 	case errors.As(err, &unknown):
-		return Result{Outcome: Unknown, Code: protocol.CodeInternal, Message: err.Error()}
+		return Result{Outcome: Unknown, Code: cmp.Or(unknown.Code, protocol.CodeInternal), Message: err.Error()}
 	default:
 		return Result{Outcome: Failed, Message: err.Error()}
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ type Runner struct {
 
 	mu      sync.Mutex
 	inbox   []Event
+	offered int        // events of the worker in inbox
+	room    *sync.Cond // there may be room for more of them
+	ended   bool
 	arrived chan struct{}
 	status  atomic.Pointer[Status]
 
@@ -45,12 +49,21 @@ type Runner struct {
 	gates sync.Map // stream -> *gate.Gate
 }
 
-// lane is a stream of a living epoch: its gate and the replay or feed behind it.
+// lane is a stream of a living epoch: its gate and the replay or feed behind it. mark is a gate of its
+// own for the last message in the stream, so that it can be taken back without the frames.
 type lane struct {
 	conn  ConnID
 	epoch uint32
 	gate  *gate.Gate
+	mark  *gate.Gate
 	stop  func()
+}
+
+// unsay drops the message in the stream that has not been sent.
+func (l *lane) unsay() {
+	if l != nil && l.mark != nil {
+		l.mark.Close()
+	}
 }
 
 // NewRunner makes a Runner. The ports report back through Post.
@@ -64,6 +77,7 @@ func NewRunner(cfg Config, log hclog.Logger) (*Runner, error) {
 		arrived: make(chan struct{}, 1),
 		conns:   map[ConnID]Conn{}, lanes: map[uint32]*lane{},
 	}
+	r.room = sync.NewCond(&r.mu)
 	r.status.Store(&Status{})
 	return r, nil
 }
@@ -73,16 +87,43 @@ func (r *Runner) Post(ev Event) {
 	r.mu.Lock()
 	r.inbox = append(r.inbox, ev)
 	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *Runner) wake() {
 	select {
 	case r.arrived <- struct{}{}:
 	default:
 	}
 }
 
+// maxOffered is how many events of the worker may wait for the loop.
+const maxOffered = 32
+
+// Offer is Post for what the worker sends. INVARIANT: a worker that sends faster than the loop turns is
+// made to wait; what it has sent does not pile up.
+func (r *Runner) Offer(ev Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.offered >= maxOffered && !r.ended {
+		r.room.Wait()
+	}
+	if _, ok := ev.(Active); ok && len(r.inbox) > 0 && r.inbox[len(r.inbox)-1] == ev {
+		return // said already
+	}
+	r.inbox = append(r.inbox, ev)
+	r.offered++
+	r.wake()
+}
+
 // Attach announces a new worker connection; the Connected event follows it in the same order.
 func (r *Runner) Attach(id ConnID, c Conn, hello protocol.Hello) {
+	connected := Connected{Conn: id, Hello: hello}
+	if named, ok := c.(interface{ ID() string }); ok {
+		connected.Session = named.ID()
+	}
 	r.Post(attach{id: id, conn: c})
-	r.Post(Connected{Conn: id, Hello: hello})
+	r.Post(connected)
 }
 
 type attach struct {
@@ -122,6 +163,7 @@ func (r *Runner) Run(ctx context.Context, ports Ports) error {
 	defer r.steps.Wait()
 	defer cancel()
 	defer r.closeLanes()
+	defer r.letGo()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !r.stopped {
@@ -151,8 +193,17 @@ func (r *Runner) take() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	events := r.inbox
-	r.inbox = nil
+	r.inbox, r.offered = nil, 0
+	r.room.Broadcast()
 	return events
+}
+
+// letGo ends the waiting of those who offer.
+func (r *Runner) letGo() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	r.room.Broadcast()
 }
 
 func (r *Runner) step(ctx context.Context, ev Event) {
@@ -166,19 +217,24 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 	}
 	if rec, ok := ev.(Received); ok {
 		if c, ok := rec.Message.(protocol.Commit); ok {
-			rec.Delivered = r.delivered(c)
+			rec.Delivered = r.delivered(rec.Conn, c)
 			ev = rec
 		}
 	}
 	effects, err := r.machine.Step(r.now(), ev)
 	if err != nil {
-		r.log.Error("event refused", "event", ev, "error", err)
+		r.log.Error("event refused", "event", fmt.Sprintf("%T", ev), "error", err)
 	}
 	for _, e := range effects {
 		r.carryOut(ctx, e)
 	}
-	if d, ok := ev.(Disconnected); ok {
-		delete(r.conns, d.Conn)
+	switch ev := ev.(type) {
+	case Active:
+		if len(effects) == 0 {
+			return // nothing has changed
+		}
+	case Disconnected:
+		delete(r.conns, ev.Conn)
 	}
 	status := r.machine.Status()
 	r.status.Store(&status)
@@ -186,8 +242,8 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 
 // delivered is what the worker has been sent of each source of a commit's task. The commit was sent
 // after its records had been received, so that their frames went through the gate before.
-func (r *Runner) delivered(c protocol.Commit) map[string]int64 {
-	t := r.machine.byWireName(c.Task)
+func (r *Runner) delivered(conn ConnID, c protocol.Commit) map[string]int64 {
+	t := r.machine.inEpoch(c.Task, c.Epoch, conn)
 	if t == nil {
 		return nil
 	}

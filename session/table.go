@@ -55,6 +55,7 @@ const (
 	onOpened   trigger = "opened"      // the worker has opened its stores
 	onReached  trigger = "reached"     // every table has reached its end
 	onReady    trigger = "ready"       // the worker says ready
+	onReset    trigger = "reset"       // a table is wiped before the worker said ready
 	onGlobals  trigger = "globals"     // all global tables are whole
 	onRevoke   trigger = "revoke"      // the group moves the task, or a drain
 	onReleased trigger = "released"    // the worker released it, missed the deadline, or is gone
@@ -73,7 +74,7 @@ var transitions = map[State]map[trigger]State{
 	Canceled:   {onTookOver: Finishing, onNotTaken: Finishing, onLost: Gone, onGone: Canceled},
 	Opening:    {onOpened: Restoring, onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
 	Restoring:  {onReached: Restored, onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
-	Restored:   {onReady: Ready, onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
+	Restored:   {onReady: Ready, onReset: Restoring, onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
 	Ready:      {onGlobals: Running, onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
 	Running:    {onRevoke: Revoking, onFail: Failing, onGone: Failing, onLost: Gone},
 	Revoking:   {onReleased: Finishing, onFail: Finishing, onGone: Finishing, onLost: Gone},

@@ -19,6 +19,9 @@ type task struct {
 	retryAt    time.Time // of the next open or release
 	waitsSync  bool      // a step of Kafka waits for the next Assigned
 	op         int64     // the take-over or release under way
+	since      int64     // syncs when op began
+	outdated   bool      // the take-over under way is for declarations that hold no more
+	failures   int       // epochs that failed since the last commit
 	taken      bool      // positions are known: the claim was written
 	positions  map[string]int64
 	topicIDs   map[string][16]byte
@@ -29,8 +32,8 @@ type task struct {
 	sources  []protocol.SourceStream
 	tables   []*table
 	outputs  []protocol.OutputStream
-	refilled bool      // a table was reset and is whole again; the worker is not told yet
 	awaiting int64     // id of the request that the worker owes an answer to; 0: none
+	void     int64     // id of the last restored that a reset has undone
 	deadline time.Time // of a revoke
 
 	commits []*commit // in the order received; the first one is under way
@@ -72,6 +75,10 @@ func (t *task) firstStream() uint32 {
 // open says whether the worker has the task under a living epoch.
 func (t *task) open() bool { return t.state >= Opening && t.state <= Revoking }
 
+// steady says that the tables are whole and the worker, too, knows it: of a task that is Ready or
+// Running.
+func (t *task) steady() bool { return t.whole() && t.awaiting == 0 }
+
 func (t *task) streams() []uint32 {
 	ids := make([]uint32, 0, len(t.tables)+len(t.sources)+len(t.outputs))
 	for _, tb := range t.tables {
@@ -96,6 +103,7 @@ type commit struct {
 	refuse    *Result // decided at arrival, answered in its turn
 	next      map[string]int64
 	op        int64 // the step of Kafka under way; 0: none
+	since     int64 // syncs when op began
 	produced  bool
 	waitsSync bool
 	retryAt   time.Time

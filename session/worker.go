@@ -13,6 +13,7 @@ import (
 // their ends.
 func (m *Machine) connected(ev Connected) {
 	m.workerGone()
+	m.lastID, m.prepareAt = 0, time.Time{}
 	if m.draining {
 		m.do(CloseConn{Conn: ev.Conn, Code: protocol.CloseDrained, Reason: "the sidecar is draining"})
 		return
@@ -21,13 +22,11 @@ func (m *Machine) connected(ev Connected) {
 		m.do(Send{Conn: ev.Conn, Message: protocol.Error{
 			Re: ev.Hello.ID, Code: protocol.CodeBadDeclaration, Message: why,
 		}}, CloseConn{Conn: ev.Conn, Code: protocol.CloseRefused, Reason: protocol.CodeBadDeclaration})
-		m.graceUntil = m.now.Add(m.cfg.WorkerGrace)
 		return
 	}
-	m.graceUntil = time.Time{}
 	m.worker = &worker{conn: ev.Conn, hello: ev.Hello, lastActive: m.now}
 	m.send(protocol.Welcome{
-		Re: ev.Hello.ID, Version: 1, Session: fmt.Sprintf("c%d", ev.Conn),
+		Re: ev.Hello.ID, Version: 1, Session: cmp.Or(ev.Session, fmt.Sprintf("c%d", ev.Conn)),
 		Sidecar: protocol.Software{Name: "pillion", Version: m.cfg.Version},
 		Group:   m.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
 		Limits: m.cfg.Limits, Credit: m.cfg.Credit,
@@ -76,32 +75,28 @@ func (m *Machine) misdeclared(h protocol.Hello) string {
 
 func (m *Machine) preparedOK(ev PreparedOK) error {
 	w := m.worker
-	if w == nil || w.conn != ev.Conn {
+	if w == nil || w.conn != ev.Conn || w.prepared {
 		return nil
 	}
 	w.prepared = true
+	m.graceUntil = time.Time{}
 	m.quiet()
 	same := m.prepared != nil && sameDeclarations(*m.prepared, ev.Prepared)
 	m.prepared = &ev.Prepared
 	for _, t := range m.tasks {
-		t.set = m.prepared.set(t.id.Set)
+		t.set, t.outdated = m.prepared.set(t.id.Set), t.outdated || !same
 	}
-	m.globals = map[TaskID]*task{}
+	globals := map[TaskID]*task{}
 	for _, g := range ev.Prepared.Globals {
 		for p := range g.Partitions {
 			id := TaskID{Set: g.Name, Partition: p, Global: true}
-			m.globals[id] = &task{id: id}
+			globals[id] = &task{id: id}
 		}
 	}
-	w.globalsOK = len(m.globals) == 0
-	if err := m.dropUndeclared(); err != nil {
-		return err
-	}
-	if !m.leaving && (!m.joined || !same) { // when we are leaving, left joins again
-		m.joined = true
-		m.do(JoinGroup{Prepared: ev.Prepared})
-	}
-	return nil
+	m.setGlobals(globals)
+	w.globalsOK = len(globals) == 0
+	m.joinDue = m.joinDue || !m.joined || !same
+	return m.dropUndeclared()
 }
 
 // dropUndeclared lets tasks go whose set the new worker does not declare: the next sync takes them.
@@ -142,7 +137,7 @@ func (m *Machine) refuseWorker(code, message string) {
 	m.log("error", "worker refused", "code", code, "error", message)
 	m.send(protocol.Error{Code: code, Message: message})
 	m.do(CloseConn{Conn: w.conn, Code: protocol.CloseRefused, Reason: code})
-	m.workerGone()
+	m.dismiss()
 }
 
 func (m *Machine) groupWaiting(ev GroupWaiting) {
@@ -174,6 +169,16 @@ func (m *Machine) disconnected(ev Disconnected) {
 	m.workerGone()
 }
 
+// dismiss is workerGone for a worker that is sent away: such ones may come again and again, and do not
+// lengthen a grace time that runs.
+func (m *Machine) dismiss() {
+	until := m.graceUntil
+	m.workerGone()
+	if !until.IsZero() {
+		m.graceUntil = until
+	}
+}
+
 // workerGone ends every epoch of the connection and starts the grace time.
 func (m *Machine) workerGone() {
 	if m.worker == nil {
@@ -187,7 +192,7 @@ func (m *Machine) workerGone() {
 		m.forgetStreams(t)
 	}
 	m.worker = nil
-	m.globals = map[TaskID]*task{}
+	m.setGlobals(map[TaskID]*task{})
 	m.graceUntil = m.now.Add(m.cfg.WorkerGrace)
 }
 
@@ -202,7 +207,8 @@ func (m *Machine) forgetStreams(t *task) {
 		delete(m.streams, id)
 		m.do(ForgetStream{Stream: id})
 	}
-	t.sources, t.tables, t.outputs, t.awaiting, t.refilled = nil, nil, nil, 0, false
+	t.sources, t.tables, t.outputs, t.awaiting = nil, nil, nil, 0
+	delete(m.epochs, t.epoch)
 }
 
 func (m *Machine) received(ev Received) error {
@@ -245,10 +251,21 @@ func (m *Machine) refuse(re int64, code, message string, t *task) {
 	m.send(e)
 }
 
-// workerError: what the worker says about a task makes us open it anew.
+// breach ends a connection whose worker does not keep to the protocol.
+func (m *Machine) breach(code, message string) {
+	m.log("warn", "the worker breaks the protocol", "code", code, "error", message)
+	m.send(protocol.Error{Code: code, Message: message})
+	m.do(CloseConn{Conn: m.worker.conn, Code: protocol.CloseBadMessage, Reason: code})
+	m.dismiss()
+}
+
+// workerError: what the worker says about a task, or in answer to a request, makes us open the task anew.
 func (m *Machine) workerError(e protocol.Error) error {
-	m.log("warn", "the worker reports an error", "code", e.Code, "task", e.Task, "error", e.Message)
+	m.logChatter("the worker reports an error", "code", e.Code, "task", clip(e.Task), "error", clip(e.Message))
 	t := m.living(e.Task, e.Epoch)
+	if t == nil && e.Task == "" {
+		t = m.asked(e.Re)
+	}
 	if t == nil {
 		return nil
 	}

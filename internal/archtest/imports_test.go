@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 }
 
 // tools are never part of the sidecar and may import what they like.
-var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "test"}
+var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "internal/transcripts", "test"}
 
 // edges meet only in internal/cli.
 var edges = []string{"groupclient", "restore", "feed", "produce", "bridge"}
@@ -116,7 +116,7 @@ func TestWhoMayLog(t *testing.T) {
 func TestTestHelpersStayOutOfTheSidecar(t *testing.T) {
 	forbidden := []string{
 		"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo",
-		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "bench",
+		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "internal/transcripts", module + "bench",
 	}
 	if len(goPackage(t, "cmd/sidecar")) == 0 {
 		return // nothing to link yet
