@@ -189,14 +189,14 @@ func checkDescription(t *testing.T, addrs []string) {
 }
 
 func TestTwoMembersOnFake(t *testing.T) {
-	journeyOfTwo(t, kafkatest.Fake(t).Addrs(), 600*time.Millisecond)
+	journeyOfTwo(t, kafkatest.Fake(t).Addrs(), 2*time.Second)
 }
 
 // A handler that does not return for a while would stop the loop; the contract forbids it. A worker
 // that does not answer stops nothing: here nobody reacts to a revoke for longer than the session.
 func TestASilentWorkerKeepsItsMembership(t *testing.T) {
 	f := kafkatest.Fake(t, kfake.SeedTopics(4, "orders"))
-	quick := func(c *Config) { c.SessionTimeout, c.HeartbeatInterval = 500*time.Millisecond, 100*time.Millisecond }
+	quick := func(c *Config) { c.SessionTimeout, c.HeartbeatInterval = 2*time.Second, 200*time.Millisecond }
 	first := run(t, f.Addrs(), "app", quick)
 	first.share(t, counting())
 	first.assigned(t, "all tasks", has(4))
@@ -212,7 +212,7 @@ func TestASilentWorkerKeepsItsMembership(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	for range 30 { // of two members, ten a second each: three sessions
+	for range 40 { // of two members, five a second each: two sessions
 		<-beats
 	}
 	if first.has("lost") || len(first.Owned()) != 4 || len(second.last(t, "assigned").given.Active) != 0 {
@@ -251,7 +251,7 @@ func TestInjectedCodesOnFake(t *testing.T) {
 	} {
 		t.Run(c.kind.Name(), func(t *testing.T) {
 			f := kafkatest.Fake(t, kfake.SeedTopics(4, "orders"))
-			m := run(t, f.Addrs(), "app", func(c *Config) { c.SessionTimeout = 600 * time.Millisecond })
+			m := run(t, f.Addrs(), "app", func(c *Config) { c.SessionTimeout = 2 * time.Second })
 			answered := make(chan struct{})
 			once := false
 			f.ControlKey(int16(c.kind), func(req kmsg.Request) (kmsg.Response, error, bool) {
