@@ -45,12 +45,13 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key stri
 		return node, nil
 	}
 	what := fmt.Sprintf("finding the coordinator of %s %s", kind, key)
+	var said error
 	for attempt := 0; ; attempt++ {
 		req := kmsg.NewPtrFindCoordinatorRequest()
 		req.CoordinatorKey, req.CoordinatorType = key, int8(kind)
 		answer, err := c.any(ctx, req)
 		if err != nil {
-			return -1, fmt.Errorf("%s: %w", what, err)
+			return -1, endOf(ctx, said, fmt.Errorf("%s: %w", what, err))
 		}
 		resp := answer.(*kmsg.FindCoordinatorResponse)
 		if resp.ErrorCode == 0 && resp.NodeID >= 0 {
@@ -67,8 +68,8 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key stri
 		if resp.ErrorCode != 0 && !Retriable(err) {
 			return -1, err
 		}
-		if !pause(ctx, attempt) {
-			return -1, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		if said = err; !pause(ctx, attempt) {
+			return -1, endOf(ctx, said, err)
 		}
 	}
 }

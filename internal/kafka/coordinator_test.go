@@ -1,8 +1,11 @@
 package kafka
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -99,5 +102,18 @@ func TestTransactionGoesToItsCoordinator(t *testing.T) {
 	}
 	if code := answer.(*kmsg.InitProducerIDResponse).ErrorCode; code != 0 || len(asked) != 1 || asked[0] != k.CoordinatorFor(id) {
 		t.Errorf("code %d from %v, coordinator is %d", code, asked, k.CoordinatorFor(id))
+	}
+}
+
+// When the time is over, the error is what the brokers said, not that they are unreachable.
+func TestCoordinatorThatNeverComes(t *testing.T) {
+	k := newCluster(t)
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: -1})
+	c := k.client(t)
+	for range 5 {
+		_, err := c.Coordinator(deadline(t, 200*time.Millisecond), Group, "mine")
+		if code, _ := CodeOf(err); code != codeCoordinatorUnavailable || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v", err)
+		}
 	}
 }

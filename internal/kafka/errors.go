@@ -167,6 +167,15 @@ func (c *Client) unreachable(ctx context.Context, last error) error {
 	return &unreachableError{addresses: addresses, cause: cause, last: last}
 }
 
+// endOf is the error of a call that was repeated until its context ended: what the brokers said, if
+// they said anything, rather than that the last try found no time.
+func endOf(ctx context.Context, said, err error) error {
+	if said == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", said, context.Cause(ctx))
+}
+
 const (
 	backoffFirst = 50 * time.Millisecond
 	backoffLast  = time.Second

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -25,7 +26,7 @@ type metadataExchange struct {
 
 func newMetadataExchange() *metadataExchange {
 	req := kmsg.NewPtrMetadataRequest()
-	return &metadataExchange{message: *newMessage(req), body: make([]byte, 64<<10), entered: make(chan struct{}, 8)}
+	return &metadataExchange{message: *newMessage(req), body: make([]byte, 64<<10), entered: make(chan struct{}, 64)}
 }
 
 func (x *metadataExchange) ReadBody(r io.Reader, size int, version int16) error {
@@ -53,24 +54,20 @@ func TestExchange(t *testing.T) {
 	}
 	x.leave = 10
 	dialled := k.wire.dials.Load()
-	for range 3 {
+	for range 20 {
 		if err := c.Exchange(t.Context(), 2, x); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if k.wire.dials.Load() != dialled {
+	if k.wire.dials.Load() > dialled+2 { // the Transport may dial for itself
 		t.Error("an answer that was not read to its end cost the connection")
 	}
 }
 
 // INVARIANT: when a call has returned, nothing touches its request or its buffers any more.
 func TestCancelledExchangeIsAtRest(t *testing.T) {
-	k := newCluster(t)
+	k := newCluster(t, kfake.SeedTopics(200, "flights")) // a long answer
 	c := k.client(t)
-	if err := c.Exchange(t.Context(), 1, newMetadataExchange()); err != nil {
-		t.Fatal(err)
-	}
-	k.wire.halve(true)
 	ends := map[string]func(x *metadataExchange) context.Context{
 		"cancel": func(x *metadataExchange) context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -80,6 +77,10 @@ func TestCancelledExchangeIsAtRest(t *testing.T) {
 		"deadline": func(*metadataExchange) context.Context { return deadline(t, 50*time.Millisecond) },
 	}
 	for name, end := range ends {
+		if err := c.Exchange(t.Context(), 1, newMetadataExchange()); err != nil {
+			t.Fatal(err)
+		}
+		k.wire.halve(true)
 		x := newMetadataExchange()
 		var err error
 		within(t, 3*time.Second, name, func() { err = c.Exchange(end(x), 1, x) })
@@ -93,8 +94,8 @@ func TestCancelledExchangeIsAtRest(t *testing.T) {
 		if name == "cancel" && Retriable(err) {
 			t.Errorf("a cancelled call is retriable: %v", err)
 		}
+		k.wire.halve(false)
 	}
-	k.wire.halve(false)
 	if err := c.Exchange(t.Context(), 1, newMetadataExchange()); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}

@@ -246,10 +246,11 @@ func (c *Client) leader(ctx context.Context, tp TopicPartition) (node, leaderEpo
 			return p.Leader, p.LeaderEpoch, nil
 		}
 	}
+	var said error
 	for attempt := 0; ; attempt++ {
 		topics, err := c.refresh(ctx, tp.Topic)
 		if err != nil {
-			return -1, -1, fmt.Errorf("finding the leader of %s: %w", tp, err)
+			return -1, -1, endOf(ctx, said, fmt.Errorf("finding the leader of %s: %w", tp, err))
 		}
 		topic := topics[tp.Topic]
 		p, err := topic.at(tp.Partition)
@@ -259,8 +260,8 @@ func (c *Client) leader(ctx context.Context, tp TopicPartition) (node, leaderEpo
 		if code, _ := CodeOf(err); code == codeUnknownTopic || !Retriable(err) {
 			return -1, -1, err
 		}
-		if !pause(ctx, attempt) {
-			return -1, -1, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		if said = err; !pause(ctx, attempt) {
+			return -1, -1, endOf(ctx, said, err)
 		}
 	}
 }

@@ -178,15 +178,16 @@ func (s *offsetSearch) give(ctx context.Context, err error) (map[TopicPartition]
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	var one error
+	example := err
 	for tp, last := range s.open {
-		if last == nil {
+		if last != nil {
+			example = fmt.Errorf("%w: %w", last, err)
+		} else {
 			last = err
 		}
 		s.found[tp] = Offset{Offset: -1, LeaderEpoch: -1, Err: last}
-		one = fmt.Errorf("listing offsets of %s: %w", tp, last)
 	}
-	return s.found, fmt.Errorf("%d of %d partitions not answered: %w: %w", len(s.open), len(s.found), one, err)
+	return s.found, fmt.Errorf("listing offsets: %d of %d partitions not answered: %w", len(s.open), len(s.found), example)
 }
 
 // EpochEnd asks the leader where a leader epoch ended: the largest epoch up to the given one that
@@ -195,18 +196,19 @@ func (s *offsetSearch) give(ctx context.Context, err error) (map[TopicPartition]
 func (c *Client) EpochEnd(ctx context.Context, tp TopicPartition, leaderEpoch int32) (endEpoch int32, endOffset int64, err error) {
 	ctx, end := c.begin(ctx)
 	defer end()
+	var said error
 	for attempt := 0; ; attempt++ {
 		node, current, err := c.leader(ctx, tp)
 		if err != nil {
-			return -1, -1, err
+			return -1, -1, endOf(ctx, said, err)
 		}
 		endEpoch, endOffset, err = c.epochEnd(ctx, node, current, tp, leaderEpoch)
 		if err == nil || !Retriable(err) {
 			return endEpoch, endOffset, err
 		}
 		c.ForgetLeader(tp)
-		if !pause(ctx, attempt) {
-			return -1, -1, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		if said = err; !pause(ctx, attempt) {
+			return -1, -1, endOf(ctx, said, err)
 		}
 	}
 }
