@@ -8,10 +8,11 @@
 // system time of the process that reads, from its first record wanted to its last. All modes read
 // committed records with checksums on:
 //
-//	fetch      internal/fetch, to columnar frames of 256 KiB
-//	franz-go   PollFetches, looking at each record
-//	franz-go+  the same, and the records put into the same frames
-//	kafka-go   Reader.ReadMessage, one reader per partition
+//	fetch           internal/fetch, to columnar frames of 256 KiB
+//	franz-go        PollFetches, looking at each record
+//	franz-go+       the same, and the records put into the same frames
+//	franz-go-pools  the same as franz-go, with its memory pools and each record recycled
+//	kafka-go        Reader.ReadMessage, one reader per partition
 //
 // A line "BENCH fetch/lz4/vs-franz-go 3.5 x" says how many times as many records per CPU second
 // fetch reads.
@@ -34,7 +35,7 @@ var (
 	partitions = flag.Int("partitions", 4, "partitions per topic")
 	rounds     = flag.Int("rounds", 5, "runs of each mode")
 	codecs     = flag.String("codecs", "none,lz4,zstd", "codecs to compare")
-	modes      = flag.String("modes", "fetch,franz-go,franz-go+,kafka-go", "modes to compare")
+	modes      = flag.String("modes", "fetch,franz-go,franz-go+,franz-go-pools,kafka-go", "modes to compare")
 	batch      = flag.Int("batch", 128<<10, "bytes of a batch before compression")
 
 	recycle = flag.Bool("recycle", true, "give frames back, as the sidecar does when they are written")
@@ -87,7 +88,7 @@ func compare(ctx context.Context, codec string) error {
 		cpu := median(runs[m], func(f figures) float64 { return f.cpu })
 		wall := median(runs[m], func(f figures) float64 { return f.wall })
 		perCPU[m] = float64(*records) / cpu
-		fmt.Printf("%-5s %-10s %6.2f M records per CPU second  %6.2f M records/s\n", codec, m, perCPU[m]/1e6, float64(*records)/wall/1e6)
+		fmt.Printf("%-5s %-14s %6.2f M records per CPU second  %6.2f M records/s\n", codec, m, perCPU[m]/1e6, float64(*records)/wall/1e6)
 		fmt.Printf("BENCH fetch/%s/%s %.2f Mrec/cpu-s\n", codec, m, perCPU[m]/1e6)
 	}
 	for _, m := range all[1:] {

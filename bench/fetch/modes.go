@@ -23,7 +23,7 @@ import (
 // measure reads a topic in one mode and prints CPU and wall seconds.
 func measure(ctx context.Context, m, topic string) error {
 	read, ok := map[string]func(context.Context, string) (int64, error){
-		"fetch": readFetch, "franz-go": readFranz, "franz-go+": readFranzFrames, "kafka-go": readKafkaGo,
+		"fetch": readFetch, "franz-go": readFranz, "franz-go+": readFranzFrames, "franz-go-pools": readFranzPools, "kafka-go": readKafkaGo,
 	}[m]
 	if !ok {
 		return fmt.Errorf("no mode %q", m)
@@ -151,11 +151,11 @@ func readFranzFrames(ctx context.Context, topic string) (int64, error) {
 	})
 }
 
-func franz(ctx context.Context, topic string, each func(kgo.FetchTopicPartition) int64) (int64, error) {
-	cl, err := kgo.NewClient(
+func franz(ctx context.Context, topic string, each func(kgo.FetchTopicPartition) int64, opts ...kgo.Opt) (int64, error) {
+	cl, err := kgo.NewClient(append(opts,
 		kgo.SeedBrokers(strings.Split(*brokers, ",")...), kgo.ConsumeTopics(topic),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	)
+	)...)
 	if err != nil {
 		return 0, err
 	}

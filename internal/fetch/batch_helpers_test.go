@@ -158,7 +158,9 @@ func idle(t testing.TB, change func(*Config)) *Fetcher {
 
 // feed gives a pump one response's bytes.
 func feed(p *pump, raw []byte, aborts ...aborted) error {
-	return p.chunk(context.Background(), chunk{buf: p.f.room.copy(raw), aborted: aborts, high: 1 << 40, stable: 1 << 40})
+	buf := p.f.room.copy(raw)
+	defer buf.done()
+	return p.chunk(context.Background(), chunk{buf: buf, aborted: aborts, high: 1 << 40, stable: 1 << 40})
 }
 
 func (r *room) copy(raw []byte) *buffer {
