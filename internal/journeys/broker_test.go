@@ -54,7 +54,7 @@ func TestBrokerKilledDuringRestore(t *testing.T) {
 	b.Kill()
 	w.signal(sigcont)
 	b.Start()
-	if n := w.wait("restored").num("records"); n != bigRows {
+	if n := w.wait("whole").num("records"); n != bigRows {
 		t.Errorf("%d records replayed, the changelog has %d", n, bigRows)
 	}
 	j.load(bigRows, 100)

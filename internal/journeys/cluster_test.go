@@ -64,7 +64,7 @@ func TestLeaderLostDuringRestore(t *testing.T) {
 	leader := c.Leader(j.changelog(), 0)
 	leader.Kill()
 	w.signal(sigcont)
-	if n := w.wait("restored").num("records"); n != bigRows {
+	if n := w.wait("whole").num("records"); n != bigRows {
 		t.Errorf("%d records replayed, the changelog has %d", n, bigRows)
 	}
 	leader.Start()

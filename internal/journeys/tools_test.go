@@ -4,8 +4,6 @@ package journeys
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,10 +43,12 @@ var spaces = regexp.MustCompile(` +`)
 // describeGroup runs the tool. By "topic/partition": position, end, lag, member.
 func describeGroup(t *testing.T, addr, group string) map[string][]string {
 	t.Helper()
-	libs := filepath.Join(checkout(), ".cache", "kafka", kafkaproc.Latest, "lib", "*")
-	out, err := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", libs,
-		"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-		"--bootstrap-server", addr, "--describe", "--group", group, "--timeout", "60000").CombinedOutput()
+	tool, err := kafkaproc.Tool(t.Context(), kafkaproc.Latest, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+		"--bootstrap-server", addr, "--describe", "--group", group, "--timeout", "60000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := tool.CombinedOutput()
 	if err != nil {
 		t.Fatalf("kafka-consumer-groups: %v\n%s", err, out)
 	}

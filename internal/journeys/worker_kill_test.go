@@ -27,7 +27,7 @@ func TestWorkerKilledWhileRecordsFlow(t *testing.T) {
 		killChild(s)
 		s.waitSince(mark, "start")
 		for range j.partitions {
-			e := s.waitSince(mark, "restored")
+			e := s.waitSince(mark, "whole")
 			mark = s.mark()
 			if n := e.num("records"); n > int64(j.keys) {
 				t.Errorf("%d records of %s replayed, a commit has at most %d", n, e.str("task"), j.keys)
@@ -74,7 +74,7 @@ func TestWorkerKilledBetweenCommitAndCommitted(t *testing.T) {
 				t.Error("a task was opened while a commit of it had no end")
 			}
 			held.release()
-			restored := s.waitSince(mark, "restored")
+			restored := s.waitSince(mark, "whole")
 			j.load(100, 100)
 			j.check()
 			if n := restored.num("records"); n != int64(j.keys) {
@@ -120,7 +120,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 
 	w = j.worker(s)
 	next := checkpointNext(t, w.wait("assigned"))
-	replayed := w.wait("restored").num("records")
+	replayed := w.wait("whole").num("records")
 	if next == 0 || replayed != bigRows-next {
 		t.Errorf("%d records replayed from the checkpoint at %d of %d", replayed, next, bigRows)
 	}

@@ -1,7 +1,8 @@
 """The reference job: a count per key, and one output for each input.
 
-JOB_IN, JOB_OUT: topics. JOB_PAD: the least size of a row. JOB_WINDOW: credit. JOB_STATE: a directory, with the tables, and with what the test asks for: a
-file at-POINT makes the worker do what it says, once, when it comes to that point:
+JOB_IN, JOB_OUT: topics. JOB_PAD: the least size of a row. JOB_WINDOW: credit. JOB_STATE: a directory,
+with the tables, and with what the test asks for: a file at-POINT makes the worker do what it says,
+once, when it comes to that point:
 
     stop        SIGSTOP itself (the test kills it, or lets it go on)
     block N     block the event loop for N seconds
@@ -68,7 +69,7 @@ async def main() -> None:
                         restored[task.name] += len(batch)
                         point("restore")
                     case pillion.Restored(task):
-                        say("restored", task=task.name, records=restored[task.name])
+                        say("whole", task=task.name, records=restored[task.name])
                     case pillion.Records(task, batch):
                         point("records")
                         counts = tables[task]["counts"]

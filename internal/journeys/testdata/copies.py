@@ -44,7 +44,7 @@ async def main() -> None:
                 case pillion.Restore(task, batch):
                     tell("restored record", batch)
                 case pillion.Restored(task):
-                    say("restored", task=task.name)
+                    say("whole", task=task.name)
                     conn.ready(task)
                 case pillion.Records(task, batch):
                     tell("record", batch)
