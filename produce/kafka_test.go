@@ -32,7 +32,7 @@ func TestLeadersMove(t *testing.T) {
 	kafkatest.CreateTopic(t, c.Addrs(), "out", 6, nil)
 	next := func(partition int32) int32 { return c.Leader("table", partition).ID()%3 + 1 }
 	churn{
-		addrs: c.Addrs(), cluster: &lossy{Client: newClient(t, c.Addrs())}, commits: 40,
+		addrs: c.Addrs(), cluster: &lossy{Client: newClient(t, c.Addrs())}, commits: 25,
 		disturb: []func(){
 			func() { c.MoveLeader("table", 0, next(0)); c.MoveLeader("table", 1, next(1)) },
 			func() { b := c.Leader("table", 2); b.Kill(); b.Start() },
