@@ -30,6 +30,9 @@ type Config struct {
 
 	Window protocol.Window // initial credit of the worker; default 1 MiB each
 
+	// Recycle takes back the memory of a data frame that was written or dropped; may be nil.
+	Recycle func(frame []byte)
+
 	Logger  hclog.Logger
 	Metrics Metrics
 
@@ -51,6 +54,9 @@ const (
 func (c *Config) Validate() error {
 	if err := checkListen(c.Listen); err != nil {
 		return err
+	}
+	if c.Recycle == nil {
+		c.Recycle = func([]byte) {}
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

@@ -172,6 +172,36 @@ func TestNothingOfAClosedGate(t *testing.T) {
 	})
 }
 
+// The memory of a frame is given back once: when it was written, and when it was dropped.
+func TestFramesAreRecycled(t *testing.T) {
+	recycled := make(chan uint32, 10)
+	keep := func(cfg *Config) {
+		cfg.Recycle = func(f []byte) {
+			h, _ := frame.ParseHeader(f)
+			recycled <- h.Stream
+		}
+	}
+	lanes(t, keep, func(t *testing.T, c *Conn, p *pipe) {
+		dying, living := gate.New(1, c.Credit()), gate.New(1, c.Credit())
+		for s := range uint32(3) {
+			c.OpenStream(s+1, true)
+		}
+		send(t, living, 1)
+		send(t, dying, 2)
+		send(t, living, 3)
+		dying.Close()
+		p.want(t, "frame 1", "frame 3", "nothing")
+		for _, want := range []uint32{1, 2, 3} {
+			if got := <-recycled; got != want {
+				t.Errorf("the frame of stream %d was recycled, want %d", got, want)
+			}
+		}
+		if len(recycled) > 0 {
+			t.Errorf("a frame of stream %d was recycled twice", <-recycled)
+		}
+	})
+}
+
 func TestGoodbyeFlushesControl(t *testing.T) {
 	lanes(t, nil, func(t *testing.T, c *Conn, p *pipe) {
 		g := gate.New(1, c.Credit())

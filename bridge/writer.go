@@ -92,13 +92,23 @@ func (c *Conn) datum(ws socket, i *item) error {
 	case !live:
 		c.credit.Load().Refund(i.stream, n)
 		c.s.cfg.Metrics.dropped("unsent", len(i.bytes))
+		c.recycle(i)
 		return nil
 	}
 	err := c.put(ws, websocket.BinaryMessage, i.bytes)
 	c.s.cfg.Metrics.sent("data", len(i.bytes))
-	i.bytes = nil
 	c.credit.Load().Written(n)
+	if err == nil {
+		c.recycle(i)
+	}
 	return err
+}
+
+// recycle gives the frame's memory back. After a failed write it is dropped: the socket may still hold it.
+func (c *Conn) recycle(i *item) {
+	b := i.bytes
+	i.bytes = nil
+	c.s.cfg.Recycle(b)
 }
 
 func (c *Conn) text(ws socket, b []byte) error {

@@ -55,7 +55,7 @@ func (c *sidecar) make(token string) (err error) {
 	}
 	listener := bridge.Config{
 		Listen: s.Listen, Token: token, AllowedOrigins: s.AllowedOrigins, MaxCommitBytes: s.MaxCommitBytes,
-		Logger: log.Named("bridge"), Metrics: c.metrics.Bridge(),
+		Logger: log.Named("bridge"), Metrics: c.metrics.Bridge(), Recycle: func(f []byte) { c.fetcher.Recycle(f) },
 	}
 	if err := listener.Validate(); err != nil {
 		return usageError{err}
@@ -166,13 +166,18 @@ func (c *sidecar) close() {
 	}
 }
 
-// streamCode says to the worker what ended a replay or a feed.
-func streamCode(err error) string {
+// streamFault says to the worker what ended a replay or a feed. What a person must act on is said
+// without the places it came through.
+func streamFault(err error) (code, message string) {
 	var large *fetch.RecordTooLargeError
-	if errors.As(err, &large) {
-		return protocol.CodeRecordTooLarge
+	var unknown *fetch.UnknownTopicError
+	switch {
+	case errors.As(err, &large):
+		return protocol.CodeRecordTooLarge, large.Error()
+	case errors.As(err, &unknown):
+		return protocol.CodeUnknownTopic, unknown.Error()
 	}
-	return protocol.CodeInternal
+	return protocol.CodeInternal, err.Error()
 }
 
 // newLogger makes the logger of the settings.
