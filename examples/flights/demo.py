@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 8
+QUIET = {"log_level": 3, "enable.metrics.push": False}
 START = time.monotonic()
 
 
@@ -50,7 +51,8 @@ class Demo:
         self.state = state
         self.prefix = f"pillion-demo-{secrets.token_hex(3)}-"
         self.group = self.prefix + "group"
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = AdminClient(QUIET | {"bootstrap.servers": bootstrap})
+        self.told = 0
         self.flights = data.flights()
         self.planes = data.planes()
         self.airports = data.airports()
@@ -71,7 +73,8 @@ class Demo:
 
     def producer(self) -> Producer:
         return Producer(
-            {
+            QUIET
+            | {
                 "bootstrap.servers": self.bootstrap,
                 "partitioner": "murmur2_random",
                 "enable.idempotence": True,
@@ -111,7 +114,7 @@ class Demo:
         return subprocess.Popen(
             [
                 str(ROOT / "bin" / "pillion"), "run", "--bootstrap-servers", self.bootstrap,
-                "--group-id", self.group, "--restart", "--log-level", "info",
+                "--group-id", self.group, "--restart", "--log-level", "warn",
                 "--", sys.executable, str(Path(__file__).parent / "worker.py"),
             ],
             env=env,
@@ -127,6 +130,15 @@ class Demo:
             return 0
         return sum(max(tp.offset, 0) for tp in answer.topic_partitions)
 
+    def progress(self) -> int:
+        """The same, told about every tenth of the way."""
+        done = self.committed()
+        tenth = 10 * done // len(self.flights)
+        if tenth > self.told:
+            self.told = tenth
+            say(f"{done:,} flights committed ({100 * done // len(self.flights)} %)")
+        return done
+
     def worker_pid(self) -> int:
         return int((self.state / "pid").read_text())
 
@@ -137,8 +149,8 @@ class Demo:
 
     def kills(self) -> None:
         total = len(self.flights)
-        wait_for("40 % to be committed", lambda: self.committed() >= 0.4 * total, self.seconds + 60)
-        say(f"{self.committed():,} of {total:,} flights committed: SIGKILL, and its disk is lost too")
+        wait_for("40 % to be committed", lambda: self.progress() >= 0.4 * total, self.seconds + 60)
+        say("40 %: SIGKILL to the worker, and its disk is lost too")
         (self.state / "hold-restore").touch()
         shutil.move(self.state / "tables", self.state / "lost")
         self.kill_worker()
@@ -149,7 +161,12 @@ class Demo:
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": self.prefix + "check", "enable.auto.commit": False}
+            QUIET
+            | {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.prefix + "check",
+                "enable.auto.commit": False,
+            }
         )
         try:
             partitions = consumer.list_topics(topic, 30).topics[topic].partitions
@@ -159,7 +176,11 @@ class Demo:
                 left[p] = end
             consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
             rows: list[tuple[bytes | None, bytes | None]] = []
-            while any(consumer.position([TopicPartition(topic, p)])[0].offset < end for p, end in left.items() if end):
+            while any(
+                consumer.position([TopicPartition(topic, p)])[0].offset < end
+                for p, end in left.items()
+                if end
+            ):
                 for message in consumer.consume(5000, 1.0):
                     if message.error() is None:
                         rows.append((message.key(), message.value()))
@@ -180,7 +201,11 @@ class Demo:
         want_stats = data.expected_stats(self.flights, self.planes)
         want_late = data.expected_late(self.flights, self.airports)
         show(late, want_late)
-        good = compare("plane_stats", Counter(map(repr, sorted(stats.items()))), Counter(map(repr, sorted(want_stats.items()))))
+        good = compare(
+            "plane_stats",
+            Counter(map(repr, sorted(stats.items()))),
+            Counter(map(repr, sorted(want_stats.items()))),
+        )
         return compare("late-arrivals", late, want_late) and good
 
     def run(self) -> bool:
@@ -194,7 +219,7 @@ class Demo:
             say(f"{len(self.flights):,} flights follow over {self.seconds:.0f} s")
             self.kills()
             loader.join()
-            wait_for("every flight to be committed", lambda: self.committed() >= len(self.flights), 120)
+            wait_for("every flight to be committed", lambda: self.progress() >= len(self.flights), 120)
             say("every flight is committed: SIGTERM")
         finally:
             worker.terminate()
@@ -203,7 +228,9 @@ class Demo:
         return self.check() and code == 0
 
 
-def show(got: Counter[tuple[str, str, str | None, int]], want: Counter[tuple[str, str, str | None, int]]) -> None:
+def show(
+    got: Counter[tuple[str, str, str | None, int]], want: Counter[tuple[str, str, str | None, int]]
+) -> None:
     """Late arrivals by destination."""
     table: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     names: dict[str, str] = {}
@@ -215,7 +242,9 @@ def show(got: Counter[tuple[str, str, str | None, int]], want: Counter[tuple[str
     print(f"\n{'':4} {'destination':36} {'late':>7} {'minutes':>10}   {'expected':>8} {'minutes':>10}")
     for dest, (late, minutes, want_late, want_minutes) in sorted(table.items(), key=lambda row: -row[1][0]):
         mark = "" if (late, minutes) == (want_late, want_minutes) else "  WRONG"
-        print(f"{dest:4} {names[dest][:36]:36} {late:7,} {minutes:10,}   {want_late:8,} {want_minutes:10,}{mark}")
+        print(
+            f"{dest:4} {names[dest][:36]:36} {late:7,} {minutes:10,}   {want_late:8,} {want_minutes:10,}{mark}"
+        )
     print()
 
 

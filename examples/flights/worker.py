@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pillion
@@ -24,15 +25,20 @@ async def main() -> None:
         [pillion.Table("plane_stats"), pillion.SourceTable("planes", PREFIX + "planes")],
     )
     airports = pillion.Global("airports", PREFIX + "airports")
-    connection = pillion.connect(
-        sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"]
-    )
+    connection = pillion.connect(sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"])
     async with connection as conn:
         with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
+            replayed: Counter[str] = Counter()
             async for event in tables:
                 match event:
-                    case pillion.Restore(task, batch) if batch.name == "plane_stats":
-                        hold_when_asked(task)
+                    case pillion.Restore(task, batch):
+                        replayed[task.name] += len(batch)
+                        if batch.name == "plane_stats":
+                            hold_when_asked()
+                    case pillion.Restored(task):
+                        print(
+                            f"{task.name} whole, {replayed.pop(task.name, 0):,} records replayed", flush=True
+                        )
                     case pillion.Records(task, batch):
                         late = [row for row in map(parse, batch.values) if is_late(row)]
                         count(batch, tables[task]["plane_stats"], tables[task]["planes"])
@@ -82,7 +88,7 @@ def arrival(flight: dict[str, str], tables: pillion.Tables) -> pillion.Record:
     return pillion.Record(flight["dest"].encode(), json.dumps(value).encode())
 
 
-def hold_when_asked(task: pillion.Task) -> None:
+def hold_when_asked() -> None:
     """The demo kills this process in the middle of a restore: stop here until it does."""
     ask = STATE / "hold-restore"
     if ask.exists():
