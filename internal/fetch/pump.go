@@ -89,8 +89,8 @@ func (p *pump) run(ctx context.Context) error {
 	for attempt := 0; ; attempt++ {
 		lead, s, err := p.locate(ctx, failure)
 		if err == nil {
-			if failure != nil {
-				p.f.log.Debug("partition is read again", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next)
+			if failure != nil && attempt > patience {
+				p.f.log.Info("partition is read again", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next)
 			}
 			var answered bool
 			answered, err = p.read(ctx, s)
@@ -109,14 +109,17 @@ func (p *pump) run(ctx context.Context) error {
 		if end := p.judge(ctx, lead, p.at(err)); end != nil {
 			return end
 		}
-		if failure = err; attempt == 0 {
-			p.f.log.Warn("reading a partition was interrupted", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next, "error", err)
+		if failure = err; attempt == patience {
+			p.f.log.Warn("reading a partition is interrupted", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next, "error", err)
 		}
 		if err := pause(ctx, kafka.Backoff(attempt)); err != nil {
 			return err
 		}
 	}
 }
+
+// patience is how many attempts fail in silence: a leader that moves costs one or two.
+const patience = 2
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
