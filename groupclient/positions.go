@@ -90,11 +90,11 @@ func (c Config) checkState(t Task, set PreparedSet, f found) error {
 		named, known := f.tableClaim(table.Topic)
 		switch {
 		case named != "" && !sameID(named, shortID(f.ids[table.Topic])):
-			return &RefusedError{codeLostState, fmt.Sprintf("changelog %q of table %q was created anew since group %q last used it (task %s): its state is lost; "+
-				"restore the topic, or start with --accept-state-loss to go on with an empty table", table.Topic, table.Name, c.Group, t)}
+			return &RefusedError{codeLostState, fmt.Sprintf("changelog %q of table %q was deleted or created anew since group %q last used it (task %s), so that the table is lost; "+
+				"restore the topic, or start the sidecar with --accept-state-loss to go on with what is there", table.Topic, table.Name, c.Group, t)}
 		case known && named == "" && !f.empty(table.Topic):
 			return &RefusedError{codeLostState, fmt.Sprintf("changelog %q of table %q is not empty, but group %q has worked on task %s without this table: it would have a hole; "+
-				"take another changelog, or start with --accept-state-loss to use it as it is", table.Topic, table.Name, c.Group, t)}
+				"take another changelog, or start the sidecar with --accept-state-loss to use it as it is", table.Topic, table.Name, c.Group, t)}
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (c Config) position(t Task, set PreparedSet, source string, f found) (int64
 	where := fmt.Sprintf("%s-%d in group %q", source, t.Partition, c.Group)
 	switch {
 	case claimed && !sameID(id, shortID(f.ids[source])):
-		return c.lost(source, f, fmt.Sprintf("topic %q was created anew since group %q committed a position of %s-%d", source, c.Group, source, t.Partition))
+		return c.lost(source, f, fmt.Sprintf("topic %q was deleted or created anew since group %q committed a position of %s-%d", source, c.Group, source, t.Partition))
 	case at < 0 && claimed:
 		return c.lost(source, f, fmt.Sprintf("the committed position of %s is gone (offsets.retention.minutes?)", where))
 	case at < 0:
@@ -184,7 +184,7 @@ func (c Config) lost(source string, f found, why string) (int64, error) {
 	case ResetLatest:
 		return f.last[source], nil
 	default:
-		return 0, &RefusedError{codeLostPosition, why + "; set the position with kafka-consumer-groups --reset-offsets, or on_lost_position to earliest or latest"}
+		return 0, &RefusedError{codeLostPosition, why + "; set the position with kafka-consumer-groups --reset-offsets, or start the sidecar with --on-lost-position earliest or latest"}
 	}
 }
 
@@ -197,6 +197,6 @@ func (c Config) reset(source string, f found, where string) (int64, error) {
 		return f.last[source], nil
 	default:
 		return 0, &RefusedError{codeLostPosition, fmt.Sprintf("nothing is committed for %s and auto_offset_reset is none; "+
-			"commit a position with kafka-consumer-groups --reset-offsets, or set auto_offset_reset to earliest or latest", where)}
+			"set the position with kafka-consumer-groups --reset-offsets, or start the sidecar with --auto-offset-reset earliest or latest", where)}
 	}
 }

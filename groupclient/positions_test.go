@@ -56,7 +56,7 @@ func TestPositions(t *testing.T) {
 		{name: "the same, on_lost_position earliest", found: state(func(f *found) { f.committed["b"] = committed{offset: -1} }), config: Config{OnLostPosition: ResetEarliest}, a: 10, b: 5},
 		{name: "positions of another consumer", found: state(func(f *found) { f.claims = map[string]claim{} }), a: 10, b: 20},
 		{name: "one of another consumer, one new", found: state(func(f *found) { f.claims = map[string]claim{}; f.committed["b"] = committed{offset: -1} }), a: 10, b: 5},
-		{name: "source created anew", found: state(func(f *found) { f.ids["a"] = [16]byte{9} }), code: codeLostPosition, text: `topic "a" was created anew`},
+		{name: "source created anew", found: state(func(f *found) { f.ids["a"] = [16]byte{9} }), code: codeLostPosition, text: `topic "a" was deleted or created anew`},
 		{name: "below the log", found: state(func(f *found) { f.first["a"] = 11 }), code: codeLostPosition, text: "below the start of the log, 11"},
 		{name: "at the start", found: state(func(f *found) { f.first["a"] = 10 }), a: 10, b: 20},
 		{name: "past the log", found: state(func(f *found) { f.last["a"] = 9 }), code: codeLostPosition, text: "past the end of the log, 9"},

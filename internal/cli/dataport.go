@@ -55,7 +55,8 @@ func (h restoreEvents) Progress(r restore.Request, p restore.Progress) {
 }
 
 func (h restoreEvents) Failed(r restore.Request, err error) {
-	h.post(session.StreamFailed{Stream: r.Stream, Code: streamCode(err), Message: err.Error()})
+	code, message := streamFault(err)
+	h.post(session.StreamFailed{Stream: r.Stream, Code: code, Message: message})
 }
 
 // feedPort is the session's Feeder.
@@ -79,7 +80,8 @@ func (h feedEvents) LostPosition(r feed.Request, _, message string, _, _ int64) 
 }
 
 func (h feedEvents) Failed(r feed.Request, err error) {
-	h.post(session.StreamFailed{Stream: r.Stream, Code: streamCode(err), Message: err.Error()})
+	code, message := streamFault(err)
+	h.post(session.StreamFailed{Stream: r.Stream, Code: code, Message: message})
 }
 
 // producePort is the session's Producer.

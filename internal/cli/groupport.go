@@ -16,6 +16,9 @@ import (
 	"github.com/pillion/pillion/session"
 )
 
+// reachWithin is how long brokers may be silent before the worker is told.
+const reachWithin = 2 * time.Second
+
 // groupPort is the session's Group: groupclient in the session's words. The group's name is known
 // only at the first hello, so that the member is made then; run starts it.
 type groupPort struct {
@@ -34,6 +37,7 @@ var _ session.Group = (*groupPort)(nil)
 
 // Prepare checks the worker's declarations against Kafka.
 func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello) (session.Prepared, error) {
+	p.reach(ctx)
 	got, err := groupclient.Prepare(ctx, p.client, groupclient.PrepareOptions{
 		Group: group, AllowedTopics: p.settings.AllowedTopics, CreateMissing: int32(p.settings.CreateTopics),
 	}, declaration(h))
@@ -47,6 +51,15 @@ func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello)
 		return session.Prepared{}, err
 	}
 	return prepared(got), nil
+}
+
+// reach tells the worker soon when no broker answers; Prepare may take longer to find that out.
+func (p *groupPort) reach(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	if err := p.client.Reach(ctx); errors.Is(err, kafka.ErrUnreachable) {
+		p.post(session.GroupWaiting{Code: protocol.CodeKafkaUnreachable, Message: err.Error()})
+	}
 }
 
 // become makes the member of the group.

@@ -59,7 +59,7 @@ type UnknownTopicError struct {
 }
 
 func (e *UnknownTopicError) Error() string {
-	return fmt.Sprintf("%s/%d does not exist (any more): create it, or declare the topic that is meant", e.Topic, e.Partition)
+	return fmt.Sprintf("partition %d of topic %q does not exist any more; create it, or declare the topic that is meant", e.Partition, e.Topic)
 }
 
 // RecordTooLargeError says that a record does not fit the worker's largest frame, or that a batch
@@ -74,12 +74,12 @@ type RecordTooLargeError struct {
 }
 
 func (e *RecordTooLargeError) Error() string {
-	hint := "let the worker accept larger frames"
 	if e.What == "batch" {
-		hint = "give the sidecar larger buffers"
+		return fmt.Sprintf("the record batch at offset %d of topic %q, partition %d, takes %d bytes or more, but this sidecar holds %d; write smaller batches to the topic",
+			e.Offset, e.Topic, e.Partition, e.Size, e.Limit)
 	}
-	return fmt.Sprintf("%s/%d: the record at offset %d needs a %s of %d bytes, %d are allowed: %s",
-		e.Topic, e.Partition, e.Offset, e.What, e.Size, e.Limit, hint)
+	return fmt.Sprintf("the record at offset %d of topic %q, partition %d, needs a frame of %d bytes, but this worker takes %d; raise max_frame in the worker, or write smaller records to the topic",
+		e.Offset, e.Topic, e.Partition, e.Size, e.Limit)
 }
 
 // CorruptError says that the bytes of a partition are not what they must be, also when they are

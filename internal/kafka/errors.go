@@ -139,6 +139,10 @@ func (e *unreachableError) Error() string {
 	if why == nil {
 		why = e.cause
 	}
+	var dialled *net.OpError
+	if len(e.addresses) == 1 && errors.As(why, &dialled) {
+		why = dialled.Err // the address is said already
+	}
 	return fmt.Sprintf("%v at %s (%v): check bootstrap_servers, and that Kafka is running and can be reached from here",
 		ErrUnreachable, strings.Join(e.addresses, ", "), why)
 }
