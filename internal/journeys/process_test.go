@@ -85,7 +85,7 @@ func start(t *testing.T, name string, env []string, command ...string) *process 
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
+		if t.Failed() || os.Getenv("J_LOG") != "" {
 			t.Logf("%s said\n%s", name, p.tail(150))
 		}
 	})
@@ -167,6 +167,18 @@ func (p *process) waitFor(mark int, what string, match func(entry) bool) entry {
 func (p *process) waitSince(mark int, name string, pairs ...any) entry {
 	p.t.Helper()
 	return p.waitFor(mark, fmt.Sprintf("%q %v", name, pairs), func(e entry) bool { return e.is(name, pairs...) })
+}
+
+// waitAll waits for so many of a message or event after the mark.
+func (p *process) waitAll(mark, count int, name string) (all []entry) {
+	p.t.Helper()
+	p.waitFor(mark, fmt.Sprintf("%d times %q", count, name), func(e entry) bool {
+		if e.is(name) {
+			all = append(all, e)
+		}
+		return len(all) == count
+	})
+	return all
 }
 
 // wait waits for a message or event, said already or not.

@@ -25,10 +25,7 @@ func TestWorkerKilledWhileRecordsFlow(t *testing.T) {
 		j.flowing(200)
 		mark := s.mark()
 		killChild(s)
-		s.waitSince(mark, "start")
-		for range j.partitions {
-			e := s.waitSince(mark, "whole")
-			mark = s.mark()
+		for _, e := range s.waitAll(mark, 3, "whole") {
 			if n := e.num("records"); n > int64(j.keys) {
 				t.Errorf("%d records of %s replayed, a commit has at most %d", n, e.str("task"), j.keys)
 			}
