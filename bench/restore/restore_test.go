@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestBelievable(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		confluent, streams float64
+		refused            string // which peer
+	}{
+		{"as usual", 435, 303, ""},
+		{"a slower machine", 43, 30, ""},
+		{"streams a bit slow", 435, 160, ""},
+		{"streams is a straw man", 435, 150, streams},
+		{"confluent-kafka is a straw man", 117, 303, confluent},
+		{"a peer was not run", 435, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := believable("none", map[string]float64{confluent: c.confluent, streams: c.streams, pillion: 1})
+			if c.refused == "" && err != nil {
+				t.Fatal(err)
+			}
+			if c.refused != "" && (err == nil || !strings.HasPrefix(err.Error(), c.refused+" restored ")) {
+				t.Fatalf("%v, want a sentence about %s", err, c.refused)
+			}
+		})
+	}
+	for _, v := range variants {
+		if len(reference[v.name]) != len(peers) {
+			t.Errorf("there is no reference for variant %s", v.name)
+		}
+	}
+}
+
+func TestRecords(t *testing.T) {
+	for i := range 1000 {
+		if v := value(i); len(v) != valueSize || !json.Valid(v) {
+			t.Fatalf("value %d is %q of %d bytes", i, v, len(v))
+		}
+	}
+	if k := key(7); len(k) != 14 {
+		t.Fatalf("key %q has %d bytes", k, len(k))
+	}
+}
+
+func TestCheck(t *testing.T) {
+	*records, *keys = 100, 10
+	l := newChangelog(variants[0])
+	good := figures{Seconds: 1, Records: 100, Keys: 10, Digest: l.digest}
+	if err := good.check(l); err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func(f *figures){
+		"records": func(f *figures) { f.Records-- },
+		"keys":    func(f *figures) { f.Keys-- },
+		"digest":  func(f *figures) { f.Digest = strings.Repeat("0", 64) },
+		"seconds": func(f *figures) { f.Seconds = 0 },
+	} {
+		bad := good
+		spoil(&bad)
+		if bad.check(l) == nil {
+			t.Errorf("wrong %s passed", what)
+		}
+	}
+}
