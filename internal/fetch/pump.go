@@ -89,7 +89,7 @@ func (p *pump) run(ctx context.Context) error {
 	for attempt := 0; ; attempt++ {
 		lead, s, err := p.locate(ctx, failure)
 		if err == nil {
-			if failure != nil && attempt > patience {
+			if failure != nil && attempt > silentAttempts {
 				p.f.log.Info("partition is read again", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next)
 			}
 			var answered bool
@@ -109,7 +109,7 @@ func (p *pump) run(ctx context.Context) error {
 		if end := p.judge(ctx, lead, p.at(err)); end != nil {
 			return end
 		}
-		if failure = err; attempt == patience {
+		if failure = err; attempt == silentAttempts {
 			p.f.log.Warn("reading a partition is interrupted", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next, "error", err)
 		}
 		if err := pause(ctx, kafka.Backoff(attempt)); err != nil {
@@ -118,8 +118,8 @@ func (p *pump) run(ctx context.Context) error {
 	}
 }
 
-// patience is how many attempts fail in silence: a leader that moves costs one or two.
-const patience = 2
+// silentAttempts is how many attempts fail in silence: a leader that moves costs one or two.
+const silentAttempts = 2
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
