@@ -1,8 +1,6 @@
 package session
 
 import (
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -263,14 +261,4 @@ func TestAMessageThatDoesNotFitIsRefusedAndChangesNothing(t *testing.T) {
 	s.on(s.from(protocol.Released{Re: 9, Task: "s/0", Epoch: 1}), "send 1 error s/0 1 not_allowed")
 	s.on(s.from(protocol.Welcome{}), "send 1 error not_allowed")
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
-}
-
-func TestTheDiagramInTheDocumentsIsTheTable(t *testing.T) {
-	doc, err := os.ReadFile("../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(doc), Diagram()) {
-		t.Errorf("docs/architecture.md does not hold the present diagram; put this in:\n```mermaid\n%s```", Diagram())
-	}
 }

@@ -67,7 +67,7 @@ const (
 )
 
 // transitions is the whole life of a task. An entry that is not there is an error and changes nothing.
-// docs/architecture.md shows it as a diagram (go generate); a test fails when that is stale.
+// docs/architecture.md shows it as a diagram (make generate); a test fails when that is stale.
 var transitions = map[State]map[trigger]State{
 	Parked:     {onOpen: TakingOver, onRevoke: Finishing, onLost: Gone, onGone: Parked},
 	TakingOver: {onTookOver: Opening, onNotTaken: Parked, onRevoke: Canceled, onLost: Gone, onGone: TakingOver},
