@@ -59,6 +59,8 @@ func (s *script) short(e Effect) string {
 		return fmt.Sprintf("in-stream %s", brief(e.Message))
 	case CloseConn:
 		return fmt.Sprintf("close %d %d", e.Conn, e.Code)
+	case DropInStream:
+		return "take back"
 	case Prepare:
 		return "prepare"
 	case JoinGroup:
