@@ -104,7 +104,12 @@ func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites)
 		if errors.As(err, &rejected) {
 			return nil, &session.RefusedError{Code: rejected.Code, Message: rejected.Message}
 		}
-		return nil, &session.UnknownError{Err: err}
+		unknown := &session.UnknownError{Err: err}
+		var doubt *produce.UnknownError
+		if errors.As(err, &doubt) {
+			unknown.Code = doubt.Code
+		}
+		return nil, unknown
 	}
 	points := map[string]string{}
 	for _, w := range writes {
@@ -132,10 +137,10 @@ func (h *bridgeEvents) Connected(c *bridge.Conn, hello protocol.Hello) {
 
 func (h *bridgeEvents) Message(c *bridge.Conn, m protocol.Message, w *protocol.Writes) {
 	if _, ok := m.(protocol.Credit); ok {
-		h.runner.Post(session.Active{Conn: h.ids[c]})
+		h.runner.Offer(session.Active{Conn: h.ids[c]})
 		return
 	}
-	h.runner.Post(session.Received{Conn: h.ids[c], Message: m, Writes: w})
+	h.runner.Offer(session.Received{Conn: h.ids[c], Message: m, Writes: w})
 }
 
 func (h *bridgeEvents) Disconnected(c *bridge.Conn, err error) {

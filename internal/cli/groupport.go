@@ -20,7 +20,8 @@ import (
 const reachWithin = 2 * time.Second
 
 // groupPort is the session's Group: groupclient in the session's words. The group's name is known
-// only at the first hello, so that the member is made then; run starts it.
+// only at the first hello, so that the member is made at the join; run starts it. After the group was
+// left, a worker of another one may come.
 type groupPort struct {
 	settings Settings
 	client   *kafka.Client
@@ -30,7 +31,9 @@ type groupPort struct {
 	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
 
 	mu     sync.Mutex
+	name   string
 	member *groupclient.Group
+	stop   context.CancelFunc // ends the member
 }
 
 var _ session.Group = (*groupPort)(nil)
@@ -47,8 +50,8 @@ func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello)
 	for _, w := range got.Warnings {
 		p.log.Warn(w)
 	}
-	if err := p.become(group); err != nil {
-		return session.Prepared{}, err
+	if _, err := p.newMember(group); err != nil {
+		return session.Prepared{}, &session.RefusedError{Code: protocol.CodeBadDeclaration, Message: err.Error()}
 	}
 	return prepared(got), nil
 }
@@ -62,27 +65,40 @@ func (p *groupPort) reach(ctx context.Context) {
 	}
 }
 
-// become makes the member of the group.
+// become makes the member of the group, unless it is that already.
 func (p *groupPort) become(group string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.member != nil {
+	if p.member != nil && p.name == group {
 		return nil
 	}
+	member, err := p.newMember(group)
+	if err != nil {
+		return err
+	}
+	if p.stop != nil {
+		p.stop() // the session has left that group
+	}
+	over, stop := context.WithCancel(context.Background())
+	p.name, p.member, p.stop = group, member, stop
+	p.run(func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(over, cancel)()
+		return member.Run(ctx)
+	})
+	return nil
+}
+
+func (p *groupPort) newMember(group string) (*groupclient.Group, error) {
 	s := p.settings
-	member, err := groupclient.New(groupclient.Config{
+	return groupclient.New(groupclient.Config{
 		Client: p.client, Group: group, InstanceID: s.GroupInstanceID, Rack: s.Rack,
 		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval,
 		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
 		Guarantee: s.ProcessingGuarantee, Replicas: s.NumStandbyReplicas,
 		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
 	}, groupEvents{p.post})
-	if err != nil {
-		return &session.RefusedError{Code: protocol.CodeBadDeclaration, Message: err.Error()}
-	}
-	p.member = member
-	p.run(member.Run)
-	return nil
 }
 
 func (p *groupPort) group() *groupclient.Group {
@@ -92,7 +108,13 @@ func (p *groupPort) group() *groupclient.Group {
 }
 
 // Join subscribes with what Prepare has checked.
-func (p *groupPort) Join(pr session.Prepared) { p.group().Join(pr.Handle.(groupclient.Prepared)) }
+func (p *groupPort) Join(pr session.Prepared) {
+	if err := p.become(pr.Group); err != nil {
+		p.post(session.GroupFatal{Code: protocol.CodeBadDeclaration, Message: err.Error()})
+		return
+	}
+	p.group().Join(pr.Handle.(groupclient.Prepared))
+}
 
 // Release lets go of tasks.
 func (p *groupPort) Release(tasks []session.TaskID) {

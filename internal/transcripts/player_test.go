@@ -272,10 +272,10 @@ func (h *events) Message(c *bridge.Conn, m protocol.Message, w *protocol.Writes)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := m.(protocol.Credit); ok {
-		h.runner.Post(session.Active{Conn: h.ids[c]})
+		h.runner.Offer(session.Active{Conn: h.ids[c]})
 		return
 	}
-	h.runner.Post(session.Received{Conn: h.ids[c], Message: m, Writes: w})
+	h.runner.Offer(session.Received{Conn: h.ids[c], Message: m, Writes: w})
 }
 
 func (h *events) Disconnected(c *bridge.Conn, err error) {
