@@ -40,6 +40,7 @@ func (p *process) run(ctx context.Context, o *options) error {
 		}
 		pairs[i] = made
 	}
+	limitMemory(p.environ, pairs)
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, pair := range pairs {
 		parts.Go(func() error { return pair.Run(ctx) })

@@ -19,9 +19,6 @@ import (
 	"github.com/pillion/pillion/session"
 )
 
-// fetchBytes is how much of Kafka's record batches is held at most, for all partitions together.
-const fetchBytes = 64 << 20
-
 // sidecar is every part of one sidecar, put together.
 type sidecar struct {
 	settings Settings
@@ -36,6 +33,7 @@ type sidecar struct {
 	producer *produce.Producer
 	metrics  *ops.Metrics
 	ops      *ops.Server // nil: off
+	bound    int64       // of its memory, in bytes
 }
 
 // newSidecar listens for the worker and makes every part; nothing runs yet.
@@ -78,7 +76,10 @@ func (c *sidecar) make(token string) (err error) {
 			return err
 		}
 	}
-	log.Info("memory bound of one worker", "bridge_bytes", listener.MemoryBound(), "fetch_bytes", fetchBytes)
+	bound := newMemoryBound(&listener)
+	c.bound = bound.total()
+	log.Info("memory bound of one worker", "bound_bytes", c.bound, "bridge_bytes", bound.bridge,
+		"fetch_bytes", bound.fetch, "produce_bytes", bound.produce, "runtime_bytes", runtimeBytes)
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
 func (c *sidecar) makeDataPath() (err error) {
 	post := c.runner.Post
 	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics}
-	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, BufferBytes: fetchBytes, Logger: c.log.Named("fetch")}); err != nil {
+	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, Logger: c.log.Named("fetch")}); err != nil {
 		return err
 	}
 	c.restore, err = restore.New(restore.Config{

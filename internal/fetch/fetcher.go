@@ -43,10 +43,10 @@ func newFetcher(cfg Config, client cluster) (*Fetcher, error) {
 	cfg = cfg.withDefaults()
 	f := &Fetcher{
 		cfg: cfg, client: client, log: cfg.Logger,
-		room:   newRoom(cfg.BufferBytes/2, newFreeList(8*cfg.PartitionBytes)),
+		room:   newRoom(cfg.BufferBytes/2, newFreeList(keptBuffers*cfg.PartitionBytes)),
 		small:  newDecoders(decoderCount(), min(scratchBytes, cfg.BatchBytes)),
 		large:  newDecoders(1, cfg.BatchBytes),
-		frames: newFreeList(16 * cfg.FrameBytes),
+		frames: newFreeList(keptFrames * cfg.FrameBytes),
 		nodes:  map[int32]*node{},
 	}
 	f.room.freed = f.wake
