@@ -6,6 +6,8 @@
 //
 //	go test -tags kafka ./internal/journeys
 //
+// What the processes of a failed test have said is printed; JOURNEYS_LOG=1 (with -v) prints it always.
+//
 // Most run one reference job (job_test.go, testdata/counts.py): numbered records in; a count per key
 // in a table with changelog, and one output for each record, out. Whatever is killed meanwhile, the
 // check at the end is the same: every count exact, every output there once (or as often as the test

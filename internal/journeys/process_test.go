@@ -65,7 +65,7 @@ func start(t *testing.T, name string, env []string, command ...string) *process 
 	t.Helper()
 	p := &process{t: t, name: name, changed: make(chan struct{}), ended: make(chan struct{})}
 	p.cmd = exec.Command(command[0], command[1:]...)
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env = append(without(os.Environ(), "PILLION_"), env...)
 	r, w := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -85,11 +85,16 @@ func start(t *testing.T, name string, env []string, command ...string) *process 
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() || os.Getenv("J_LOG") != "" {
+		if t.Failed() || os.Getenv("JOURNEYS_LOG") != "" {
 			t.Logf("%s said\n%s", name, p.tail(150))
 		}
 	})
 	return p
+}
+
+// without drops the variables with a prefix: what the tester has set is not for the tested.
+func without(environ []string, prefix string) []string {
+	return slices.DeleteFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, prefix) })
 }
 
 func (p *process) read(r io.Reader) {
