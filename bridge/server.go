@@ -244,7 +244,7 @@ func (s *Server) connected(c *Conn, hello protocol.Hello) {
 	}
 	s.current = c
 	s.cfg.Metrics.connected()
-	s.log.Info("the worker has connected", "session", c.id, "client", clip(hello.Client.Name+" "+hello.Client.Version, 80))
+	s.log.Debug("the worker has connected", "session", c.id, "client", clip(hello.Client.Name+" "+hello.Client.Version, 80))
 	s.handler.Connected(c, hello)
 }
 
@@ -265,7 +265,7 @@ func (s *Server) disconnected(c *Conn, err error) {
 		return
 	}
 	s.current = nil
-	s.log.Info("the worker has disconnected", "session", c.id, "error", err)
+	s.log.Debug("the worker has disconnected", "session", c.id, "error", err)
 	s.handler.Disconnected(c, err)
 }
 

@@ -41,6 +41,7 @@ type Prepared struct {
 	Globals  []PreparedGlobal
 	Outputs  []string
 	TopicIDs map[string][16]byte // of every topic named; zero when the broker has no topic ids
+	Created  map[string]int32    // topics that were missing and were created, with their partitions
 	Warnings []string            // one sentence each, for the log and the worker
 }
 

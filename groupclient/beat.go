@@ -107,7 +107,9 @@ func (g *Group) leave(ctx context.Context, done []chan error) {
 	g.mu.Unlock()
 	g.request, g.synced, g.phase = nil, -1, resting
 	g.over()
-	g.log.Info("left the group", "member", id.member, "error", err)
+	if err == nil { // our caller says the rest
+		g.log.Info("left the group", "member", id.member)
+	}
 	for _, d := range done {
 		d <- err
 	}

@@ -131,7 +131,7 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 		assignments = append(assignments, a)
 	}
 	warnings = append(warnings, next.Warnings...)
-	g.log.Info("planned", "generation", joined.Generation, "members", len(in.Members), "sets", len(next.Sets), "waiting", len(next.Waiting))
+	g.log.Debug("planned", "generation", joined.Generation, "members", len(in.Members), "sets", len(next.Sets), "waiting", len(next.Waiting))
 	for _, warning := range warnings {
 		g.log.Warn(warning, "generation", joined.Generation)
 	}

@@ -260,9 +260,12 @@ func (p *preparation) checkPolicies(ctx context.Context) error {
 }
 
 func (p *preparation) prepared() Prepared {
-	out := Prepared{Group: p.opts.Group, Outputs: slices.Clone(p.declared.Outputs), TopicIDs: map[string][16]byte{}, Warnings: p.warnings}
+	out := Prepared{Group: p.opts.Group, Outputs: slices.Clone(p.declared.Outputs), TopicIDs: map[string][16]byte{}, Created: map[string]int32{}, Warnings: p.warnings}
 	for _, topic := range p.names {
 		out.TopicIDs[topic] = p.topics[topic].ID
+		if p.created[topic] {
+			out.Created[topic] = p.count(topic)
+		}
 	}
 	for _, set := range p.declared.Sets {
 		s := PreparedSet{Name: set.Name, Sources: slices.Clone(set.Sources), Partitions: p.count(set.Sources[0])}

@@ -2,6 +2,7 @@ package groupclient
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -64,7 +65,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("the changelog has %v, %v", configs, err)
 	}
 	again, err := Prepare(t.Context(), client, PrepareOptions{Group: "app"}, full())
-	if err != nil || again.TopicIDs["app-stats-changelog"] != p.TopicIDs["app-stats-changelog"] {
+	if err != nil || len(p.Created) != 1 || len(again.Created) != 0 || again.TopicIDs["app-stats-changelog"] != p.TopicIDs["app-stats-changelog"] {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -130,7 +131,8 @@ func TestPrepareCreatesForDevelopment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Sets[0].Partitions != 6 || p.Globals[0].Partitions != 2 {
+	created := map[string]int32{"flights": 6, "planes": 6, "app-stats-changelog": 6, "worst-log": 6, "airports": 2, "late": 2}
+	if p.Sets[0].Partitions != 6 || p.Globals[0].Partitions != 2 || !maps.Equal(p.Created, created) {
 		t.Errorf("got %+v", p)
 	}
 	for topic, want := range map[string]string{"planes": "compact", "airports": "compact", "late": "delete", "worst-log": "compact"} {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/internal/kafka"
 	"github.com/pillion/pillion/protocol/frame"
@@ -42,6 +44,7 @@ type replay struct {
 	asOf     time.Time // see Checkpoint.Time
 	short    time.Time // since when the log ends before the captured end
 	lastSent time.Time // of the last frame
+	logged   time.Time // when the log heard last of the progress
 	sent     bool      // whether there was a frame
 	records  int64
 	bytes    int64
@@ -129,7 +132,8 @@ func (s *replay) begin(p plan) {
 	s.topicID, s.end, s.asOf, s.again = p.topicID, p.end, p.asOf, false
 	s.pos = fetch.Position{Next: p.start, LeaderEpoch: p.leaderEpoch, HighWatermark: -1, StableOffset: -1, LogStart: -1}
 	s.framed, s.lastSent = p.start, time.Now()
-	s.m.log.Info("restoring", s.fields("offset", p.start, "end", p.end)...)
+	s.logged = s.lastSent
+	s.m.log.Log(worthSaying(p.end > p.start), "restoring", s.fields("offset", p.start, "end", p.end)...)
 }
 
 // arrive concludes that the end is reached, if it is. The end of a source is captured again first.
@@ -156,7 +160,7 @@ func (s *replay) arrive() error {
 		s.asOf = s.began
 	}
 	at := s.checkpoint(s.pos.Next, s.pos.LeaderEpoch).String()
-	s.m.log.Info("restored", s.fields("offset", s.pos.Next, "records", s.records)...)
+	s.m.log.Log(worthSaying(s.sent), "restored", s.fields("offset", s.pos.Next, "records", s.records)...)
 	s.mu.Unlock()
 	s.m.cfg.Handler.Reached(s.r, at)
 	return nil
@@ -189,6 +193,14 @@ func (s *replay) stableEnd() (int64, error) {
 }
 
 // fields are the log fields of the request, and more.
+// worthSaying keeps the many tables with nothing to restore out of the usual log.
+func worthSaying(yes bool) hclog.Level {
+	if yes {
+		return hclog.Info
+	}
+	return hclog.Debug
+}
+
 func (s *replay) fields(more ...any) []any {
 	return append([]any{"task", s.r.Task, "table", s.r.Table, "topic", s.r.Topic, "partition", s.r.Partition}, more...)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/pillion/pillion/protocol/frame"
 )
 
+// logEvery is how often the log hears of the progress of a long replay; the worker hears more often.
+const logEvery = 10 * time.Second
+
 // tick reports, keeps the checkpoint of an idle table young, and looks for a log that lost its end.
 func (s *replay) tick() error {
 	if s.isReached() {
@@ -19,9 +22,21 @@ func (s *replay) tick() error {
 	s.mu.Lock()
 	p := Progress{Records: s.records, Bytes: s.bytes, Remaining: max(0, s.end-s.pos.Next)}
 	next, reached := s.pos.Next, s.reached
+	log := now.Sub(s.logged) >= logEvery
+	if log {
+		s.logged = now
+	}
 	s.mu.Unlock()
-	if p.Rate, p.ETA = s.meter.tick(now, p.Records, next, p.Remaining); !reached {
-		s.m.cfg.Handler.Progress(s.r, p)
+	if p.Rate, p.ETA = s.meter.tick(now, p.Records, next, p.Remaining); reached {
+		return nil
+	}
+	s.m.cfg.Handler.Progress(s.r, p)
+	if log {
+		eta := "unknown"
+		if p.ETA >= 0 {
+			eta = p.ETA.Round(time.Second).String()
+		}
+		s.m.log.Info("still restoring", s.fields("records", p.Records, "bytes", p.Bytes, "rate", p.Rate, "remaining", p.Remaining, "eta", eta)...)
 	}
 	return nil
 }

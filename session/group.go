@@ -13,7 +13,7 @@ func (m *Machine) assigned(ev Assigned) error {
 		return nil // of a membership that was left
 	}
 	if m.generation != ev.Generation {
-		m.log("info", "group stable", "generation", ev.Generation, "member", ev.MemberID, "tasks", len(ev.Active))
+		m.log("debug", "group stable", "generation", ev.Generation, "member", ev.MemberID, "tasks", len(ev.Active))
 	}
 	m.generation, m.member = ev.Generation, ev.MemberID
 	m.syncs++
@@ -84,7 +84,7 @@ func (m *Machine) revoke(t *task, code string, within time.Duration) error {
 	m.send(protocol.Revoke{
 		ID: t.awaiting, Task: t.id.String(), Epoch: t.epoch, DeadlineMS: within.Milliseconds(), Code: code,
 	})
-	m.log("info", "task revoked", "task", t.id.String(), "epoch", t.epoch, "code", code)
+	m.log("debug", "task revoked", "task", t.id.String(), "epoch", t.epoch, "code", code)
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (m *Machine) releaseWritten(ev ReleaseWritten) error {
 // gone hands the task back, or opens it anew when the group gave it to us again meanwhile.
 func (m *Machine) gone(t *task) {
 	m.dropTask(t.id)
-	m.log("info", "task released", "task", t.id.String())
+	m.log("info", "task released", "task", t.id.String(), "code", t.revokeCode)
 	if t.again && !m.leaving {
 		m.give(t.id)
 		return

@@ -105,7 +105,7 @@ func (m *Machine) assign(t *task) {
 	}
 	t.awaiting = msg.ID
 	m.send(msg)
-	m.log("info", "task assigned", "task", t.id.String(), "epoch", t.epoch)
+	m.log("debug", "task assigned", "task", t.id.String(), "epoch", t.epoch)
 }
 
 func (m *Machine) addTable(t *task, name, topic string, kind protocol.TableKind) {
@@ -175,7 +175,7 @@ func (m *Machine) reached(ev Reached) error {
 		return nil
 	}
 	tb.reached = true
-	m.log("info", "table restored", "task", t.id.String(), "table", tb.stream.Name)
+	m.log("debug", "table restored", "task", t.id.String(), "table", tb.stream.Name)
 	if t.state > Restoring { // it had to be reset: the worker holds its records back
 		if t.whole() {
 			m.sendRestored(t)

@@ -76,7 +76,7 @@ func (c *child) Run(ctx context.Context, drained <-chan struct{}) (int, error) {
 		if time.Since(began) > 10*time.Second {
 			pause = 100 * time.Millisecond
 		}
-		c.log.Warn("the worker was killed, starting it again", "exit_code", code, "pause", pause.String())
+		c.log.Warn("the worker has died, starting it again", "exit_code", code, "pause", pause.String())
 		select {
 		case <-time.After(pause):
 		case <-drained:

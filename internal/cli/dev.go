@@ -34,7 +34,10 @@ func (p *process) devCommand(args []string) error {
 			return nil // another Kafka, with dev's other manners
 		}
 		address, err := kafka.start()
-		o.BootstrapServers = []string{address}
+		if err == nil {
+			o.BootstrapServers = []string{address}
+			newLogger(o.Settings, p, "pillion").Info("in-process Kafka, empty, ends with the worker", "bootstrap_servers", address)
+		}
 		return err
 	})
 	if err != nil {

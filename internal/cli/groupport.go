@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +48,9 @@ func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello)
 	}, declaration(h))
 	if err != nil {
 		return session.Prepared{}, groupError(err)
+	}
+	for _, topic := range slices.Sorted(maps.Keys(got.Created)) {
+		p.log.Info("topic created", "topic", topic, "partitions", got.Created[topic])
 	}
 	for _, w := range got.Warnings {
 		p.log.Warn(w)

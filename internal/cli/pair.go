@@ -38,6 +38,9 @@ func (p *pair) Run(ctx context.Context) error {
 	parts.Go(func() error {
 		var err error
 		code, err = p.child.Run(ctx, drained)
+		if err == nil {
+			p.sidecar.log.Info("the worker has ended", "exit_code", code)
+		}
 		p.sidecar.drain()
 		return err
 	})
