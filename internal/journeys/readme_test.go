@@ -1,0 +1,268 @@
+//go:build kafka
+
+package journeys
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pillion/pillion/internal/kafkatest"
+)
+
+// commands are the commands of the README, and how each is run here.
+var commands = map[string]func(r *reader, command string){
+	"make setup":                             (*reader).dryRun,
+	"make test":                              (*reader).dryRun,
+	"make test-fast":                         (*reader).dryRun,
+	"make demo BOOTSTRAP_SERVERS=host:port":  (*reader).dryRun,
+	"make demo":                              (*reader).demo,
+	"pip install ./clients/python":           (*reader).install,
+	"docker build .":                         (*reader).image,
+	"pillion run":                            (*reader).alone,
+	"pillion run --print-config":             (*reader).printConfig,
+	"pillion run -- COMMAND":                 (*reader).pair,
+	"bin/pillion dev -- " + wordcount:        (*reader).dev,
+	"bin/pillion run " + onKafka + wordcount: (*reader).onKafka,
+}
+
+const (
+	wordcount = ".venv/bin/python examples/wordcount/worker.py"
+	onKafka   = "--bootstrap-servers localhost:9092 --group-id words -- "
+)
+
+func TestReadme(t *testing.T) {
+	r := newReader(t)
+	if example := r.read("examples/wordcount/worker.py"); !slices.Equal(r.blocks("python"), []string{example}) {
+		t.Error("the worker in README.md is not examples/wordcount/worker.py: copy it")
+	}
+	seen := map[string]bool{}
+	for _, command := range r.commands() {
+		run := commands[command]
+		if run == nil {
+			t.Errorf("README.md has a command that no test runs: %s", command)
+			continue
+		}
+		if !seen[command] {
+			seen[command] = true
+			t.Run(command, func(t *testing.T) { run(&reader{t: t, readme: r.readme, dir: r.dir}, command) })
+		}
+	}
+	for command := range commands {
+		if !seen[command] {
+			t.Errorf("a command is tested that is not in README.md: %s", command)
+		}
+	}
+}
+
+// reader follows the README, in a directory that looks like the checkout after `make setup`.
+type reader struct {
+	t      *testing.T
+	readme string
+	dir    string
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	r := &reader{t: t, dir: t.TempDir()}
+	r.readme = r.read("README.md")
+	venv := filepath.Dir(filepath.Dir(python(t)))
+	for name, target := range map[string]string{".venv": venv, "examples": checkout() + "/examples"} {
+		if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, source := range map[string]string{"pillion": "./cmd/sidecar", "devkafka": "./cmd/devkafka"} {
+		build := exec.Command("go", "build", "-o", filepath.Join(r.dir, "bin", name), source)
+		build.Dir = checkout()
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return r
+}
+
+func (r *reader) read(name string) string {
+	r.t.Helper()
+	text, err := os.ReadFile(filepath.Join(checkout(), name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// blocks are the code blocks of a language.
+func (r *reader) blocks(language string) []string {
+	var out []string
+	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)```\n").FindAllStringSubmatch(r.readme, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// commands are the lines of shell blocks, and the spans of code that begin with a program of ours.
+func (r *reader) commands() []string {
+	var out []string
+	for _, block := range r.blocks("sh") {
+		for line := range strings.Lines(block) {
+			line, _, _ = strings.Cut(line, "#")
+			if line = strings.TrimSpace(line); line != "" {
+				out = append(out, line)
+			}
+		}
+	}
+	prose := regexp.MustCompile("(?s)\n```.*?\n```\n").ReplaceAllString(r.readme, "\n")
+	for _, m := range regexp.MustCompile("`((?:make|pip|docker|go|bin/pillion|pillion) [^`]+)`").FindAllStringSubmatch(prose, -1) {
+		out = append(out, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return out
+}
+
+// in is a command in a directory, run to its end.
+func (r *reader) in(dir string, env []string, command ...string) string {
+	r.t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, out)
+	}
+	return string(out)
+}
+
+// start runs a command of ours with the README's words; more is what the README leaves out.
+func (r *reader) start(command string, more ...string) *process {
+	r.t.Helper()
+	words := strings.Fields(command)
+	words[0] = filepath.Join(r.dir, "bin", "pillion")
+	return start(r.t, "pillion", more, append([]string{"env", "-C", r.dir}, words...)...)
+}
+
+// dryRun asks make what it would do; what it does is all the other tests.
+func (r *reader) dryRun(command string) {
+	words := strings.Fields(command)
+	if !strings.Contains(r.read("Makefile"), "\n"+words[1]+":") {
+		r.t.Fatalf("the Makefile has no target %s", words[1])
+	}
+	r.in(checkout(), nil, append([]string{"make", "-n"}, words[1:]...)...)
+}
+
+func (r *reader) demo(string) {
+	said := r.in(checkout(), []string{"PYTHON=" + python(r.t)}, "make", "demo")
+	for _, want := range []string{"plane_stats: all 4,043 rows are right", "the demo has passed"} {
+		if !strings.Contains(said, want) {
+			r.t.Errorf("the demo did not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// install installs the client alone, where nothing else is.
+func (r *reader) install(string) {
+	venv := filepath.Join(r.t.TempDir(), "venv")
+	r.in(checkout(), nil, python(r.t), "-m", "venv", venv)
+	r.in(checkout(), nil, venv+"/bin/pip", "install", "--quiet", "--disable-pip-version-check", "./clients/python")
+	r.in(r.t.TempDir(), nil, venv+"/bin/python", "-c", "import pillion; pillion.connect(sets=[pillion.Set('s', ['in'], ['t'])])")
+}
+
+// image does what the Dockerfile does to make the program: it must be static.
+func (r *reader) image(string) {
+	path := filepath.Join(r.t.TempDir(), "pillion")
+	build := regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*) -o /pillion (\./cmd/\w+)$`).FindStringSubmatch(r.read("Dockerfile"))
+	if build == nil {
+		r.t.Fatal("the Dockerfile does not build the program as this test expects")
+	}
+	r.in(checkout(), []string{"VERSION=of-the-test"}, "sh", "-c", build[1]+" -o "+path+" "+build[2])
+	if said := r.in(r.dir, nil, path, "version"); said != "pillion of-the-test\n" {
+		r.t.Errorf("its version is %q", said)
+	}
+	program, err := elf.Open(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer program.Close()
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP {
+			r.t.Error("the program is not static")
+		}
+	}
+}
+
+func (r *reader) printConfig(command string) {
+	p := r.start(command, "PILLION_BOOTSTRAP_SERVERS=kafka:9092")
+	if code := p.exit(); code != 0 || !strings.Contains(p.tail(100), "kafka:9092") {
+		r.t.Errorf("exit code %d\n%s", code, p.tail(100))
+	}
+}
+
+// alone is the sidecar of a pod: it waits for a worker, and drains when it is told.
+func (r *reader) alone(command string) {
+	p := r.start(command, "PILLION_BOOTSTRAP_SERVERS="+strings.Join(oneBroker(r.t), ","), "PILLION_OPS_LISTEN=127.0.0.1:0",
+		"PILLION_LISTEN=unix:"+filepath.Join(newPlace(r.t).dir, "s"))
+	p.line("waiting for a worker")
+	if code := p.stop(); code != 0 {
+		r.t.Errorf("exit code %d", code)
+	}
+}
+
+// pair returns the worker's exit code.
+func (r *reader) pair(string) {
+	p := r.start("pillion run -- false", "PILLION_BOOTSTRAP_SERVERS="+strings.Join(oneBroker(r.t), ","))
+	if code := p.exit(); code != 1 {
+		r.t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+func (r *reader) dev(command string) {
+	p := r.start(command)
+	line := p.line("in-process Kafka")
+	addr := regexp.MustCompile(`bootstrap_servers=(\S+)`).FindStringSubmatch(line.text)
+	if addr == nil {
+		r.t.Fatalf("it does not say where its Kafka is: %s", line.text)
+	}
+	p.line("task running") // the topics are there
+	r.count(addr[1:], p)
+}
+
+func (r *reader) onKafka(command string) {
+	addrs := oneBroker(r.t)
+	for _, topic := range []string{"words", "word-counts"} {
+		kafkatest.CreateTopic(r.t, addrs, topic, 2, nil)
+	}
+	p := r.start(strings.Replace(command, "localhost:9092", addrs[0], 1))
+	r.count(addrs, p)
+}
+
+// count gives the worker words, waits for its counts, and ends it with Ctrl-C.
+func (r *reader) count(addrs []string, p *process) {
+	kafkatest.Produce(r.t, addrs, "words", []kafkatest.Record{kafkatest.KV("a", "to be or not to be"), kafkatest.KV("a", "to do")})
+	kafkatest.ReadUntil(r.t, addrs, "word-counts", func(got []kafkatest.Record) bool {
+		latest := map[string]string{}
+		for _, record := range got {
+			latest[string(record.Key)] = string(record.Value)
+		}
+		return fmt.Sprint(latest) == "map[be:2 do:1 not:1 or:1 to:3]"
+	})
+	p.signal(syscall.SIGINT)
+	if code := p.exit(); code != 0 {
+		r.t.Errorf("exit code %d", code)
+	}
+	if errors := p.since(0, func(e entry) bool { return strings.Contains(e.text, "[ERROR]") || strings.Contains(e.text, "[WARN]") }); len(errors) > 0 {
+		r.t.Errorf("it complains:\n%s", p.tail(100))
+	}
+	if err := os.RemoveAll(filepath.Join(r.dir, "state")); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// line waits for a line of a text log.
+func (p *process) line(words string) entry {
+	p.t.Helper()
+	return p.waitFor(0, words, func(e entry) bool { return strings.Contains(e.text, words) })
+}
