@@ -123,7 +123,7 @@ func (c *Client) any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 	for attempt := 0; ; attempt++ {
 		brokers := c.candidates()
 		for i, b := range brokers {
-			try, cancel := context.WithTimeout(ctx, c.share(ctx, len(brokers)-i))
+			try, cancel := context.WithTimeout(ctx, c.share(ctx, len(brokers)-i, attempt))
 			err := b.sendAgain(try, m)
 			cancel()
 			if err == nil {
@@ -147,13 +147,19 @@ func (c *Client) any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 }
 
 // share is the time that one of several brokers gets before the next is asked.
-func (c *Client) share(ctx context.Context, brokers int) time.Duration {
+func (c *Client) share(ctx context.Context, brokers, attempt int) time.Duration {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if brokers < 2 {
 		return min(left, c.cfg.RequestTimeout/2)
 	}
-	return min(left/2, c.cfg.RequestTimeout/4)
+	return min(left/2, c.quick(attempt))
+}
+
+// quick is the time limit of a try whose answer takes the broker no time. A broker that hangs is
+// given up soon for whoever took its place; one that is only slow gets more time each time.
+func (c *Client) quick(attempt int) time.Duration {
+	return min(c.cfg.RequestTimeout, c.cfg.RequestTimeout/4<<min(attempt, 2))
 }
 
 // ToController sends a request to the controller, and finds it again after a lost connection,
@@ -183,7 +189,7 @@ func (c *Client) toController(ctx context.Context, req kmsg.Request) (kmsg.Respo
 	}
 }
 
-// patience is the time limit of one try. A JoinGroup is answered when the others have joined.
+// patience is the time limit of a call. A JoinGroup is answered when the others have joined.
 func (c *Client) patience(req kmsg.Request) time.Duration {
 	if v, ok := req.(versioned); ok {
 		req = v.Request
@@ -212,7 +218,7 @@ func (c *Client) atNode(ctx context.Context, node int32, send func(*broker) erro
 	if !errors.As(err, &dial) || ctx.Err() != nil {
 		return err
 	}
-	look, cancel := context.WithTimeout(ctx, c.share(ctx, 2))
+	look, cancel := context.WithTimeout(ctx, c.share(ctx, 2, 0))
 	defer cancel()
 	if _, refreshErr := c.refresh(look); refreshErr != nil {
 		return err

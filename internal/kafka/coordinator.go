@@ -101,7 +101,11 @@ func (c *Client) toCoordinator(ctx context.Context, kind CoordinatorKind, key st
 		if err != nil {
 			return nil, err
 		}
-		try, cancel := context.WithTimeout(ctx, c.patience(req))
+		limit := c.quick(attempt)
+		if key := kmsg.Key(req.Key()); key == kmsg.JoinGroup || key == kmsg.SyncGroup {
+			limit = c.patience(req) // answered when the others have come
+		}
+		try, cancel := context.WithTimeout(ctx, limit)
 		resp, err := c.do(try, node, req)
 		cancel()
 		if err == nil || !(connectionFailed(err) || isNoBroker(err)) {

@@ -35,12 +35,12 @@ func (c *Client) ListOffsets(ctx context.Context, at int64, committed bool, tps 
 	for _, tp := range tps {
 		search.open[tp] = nil
 	}
-	for attempt := 0; len(search.open) > 0; attempt++ {
+	for ; len(search.open) > 0; search.attempt++ {
 		err := search.round(ctx)
 		if err == nil && len(search.open) == 0 {
 			break
 		}
-		if err != nil || !pause(ctx, attempt) {
+		if err != nil || !pause(ctx, search.attempt) {
 			return search.give(ctx, err)
 		}
 	}
@@ -51,6 +51,7 @@ type offsetSearch struct {
 	client    *Client
 	at        int64
 	isolation int8
+	attempt   int
 
 	mu    sync.Mutex
 	found map[TopicPartition]Offset
@@ -125,7 +126,7 @@ func (s *offsetSearch) ask(ctx context.Context, node int32, tps []leading) {
 		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = tp.Partition, tp.epoch, s.at
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
 	}
-	try, cancel := context.WithTimeout(ctx, s.client.patience(req))
+	try, cancel := context.WithTimeout(ctx, s.client.quick(s.attempt))
 	defer cancel()
 	answer, err := s.client.do(try, node, req)
 	if err != nil {
@@ -202,7 +203,7 @@ func (c *Client) EpochEnd(ctx context.Context, tp TopicPartition, leaderEpoch in
 		if err != nil {
 			return -1, -1, endOf(ctx, said, err)
 		}
-		endEpoch, endOffset, err = c.epochEnd(ctx, node, current, tp, leaderEpoch)
+		endEpoch, endOffset, err = c.epochEnd(ctx, node, current, tp, leaderEpoch, attempt)
 		if err == nil || !Retriable(err) {
 			return endEpoch, endOffset, err
 		}
@@ -213,7 +214,7 @@ func (c *Client) EpochEnd(ctx context.Context, tp TopicPartition, leaderEpoch in
 	}
 }
 
-func (c *Client) epochEnd(ctx context.Context, node, current int32, tp TopicPartition, leaderEpoch int32) (int32, int64, error) {
+func (c *Client) epochEnd(ctx context.Context, node, current int32, tp TopicPartition, leaderEpoch int32, attempt int) (int32, int64, error) {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.ReplicaID = -1
 	topic := kmsg.NewOffsetForLeaderEpochRequestTopic()
@@ -223,7 +224,7 @@ func (c *Client) epochEnd(ctx context.Context, node, current int32, tp TopicPart
 	topic.Partitions = append(topic.Partitions, p)
 	req.Topics = append(req.Topics, topic)
 
-	try, cancel := context.WithTimeout(ctx, c.patience(req))
+	try, cancel := context.WithTimeout(ctx, c.quick(attempt))
 	defer cancel()
 	answer, err := c.do(try, node, req)
 	if err != nil {
