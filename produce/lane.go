@@ -238,7 +238,11 @@ func (l *lane) gone(ctx context.Context, b *batch) bool {
 		if time.Since(l.missing) < missingFor {
 			return false
 		}
-		l.refuse(b, protocol.CodeUnknownTopic, fmt.Errorf("partition %d of topic %q does not exist any more", l.tp.Partition, l.tp.Topic))
+		what, cure := "topic", "create it, or write to another"
+		if b.changelog {
+			what, cure = "changelog", "restore it"
+		}
+		l.refuse(b, protocol.CodeUnknownTopic, fmt.Errorf("partition %d of %s %q does not exist any more; %s", l.tp.Partition, what, l.tp.Topic, cure))
 		return true
 	}
 	l.missing = time.Time{}

@@ -9,8 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -263,6 +266,10 @@ func TestLostThings(t *testing.T) {
 			n.again(n.Sources[0])
 			return fmt.Sprintf("pillion: nothing is committed for %s-0 in group %q, but changelog %q is not empty; %s", n.Sources[0], n.group, n.changelog(), set)
 		},
+		"one of two sources created anew": func(n *novice) string {
+			n.again(n.Sources[1])
+			return fmt.Sprintf("pillion: topic %q was deleted or created anew since group %q committed a position of %s-0; %s", n.Sources[1], n.group, n.Sources[1], set)
+		},
 		"changelog deleted": func(n *novice) string {
 			kafkatest.DeleteTopic(n.t, n.addrs, n.changelog())
 			return fmt.Sprintf("pillion: changelog %q of table \"counts\" was deleted or created anew since group %q last used it (task words/0), so that the table is lost; "+
@@ -272,6 +279,10 @@ func TestLostThings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNovice(t)
+			if strings.HasPrefix(name, "one of two") {
+				n.Sources = append(n.Sources, n.group+"-second")
+				kafkatest.CreateTopic(t, n.addrs, n.Sources[1], 1, nil)
+			}
 			s := n.sidecar()
 			w := n.worker(s.url, s.token)
 			w.wait("committed")
@@ -293,4 +304,39 @@ func (n *novice) again(topic string) {
 	n.t.Helper()
 	kafkatest.DeleteTopic(n.t, n.addrs, topic)
 	kafkatest.CreateTopic(n.t, n.addrs, topic, 1, nil)
+}
+
+// What is lost under a running worker ends it too. A topic is looked for a while before it is gone.
+func TestLostWhileRunning(t *testing.T) {
+	for name, lose := range map[string]func(n *novice, w *spoken) string{
+		"records deleted": func(n *novice, w *spoken) string {
+			w.signal(syscall.SIGSTOP)
+			large := kafkatest.KV("key", strings.Repeat("x", 900_000)) // many times what is sent ahead
+			kafkatest.Produce(n.t, n.addrs, n.Sources[0], slices.Repeat([]kafkatest.Record{large}, 30))
+			kafkatest.DeleteRecords(n.t, n.addrs, n.Sources[0], 0, 31)
+			w.signal(sigcont)
+			return fmt.Sprintf(`pillion: the committed position \d+ of %s-0 in group "%s" is below the start of the log, 31; `+
+				`set the position with kafka-consumer-groups --reset-offsets, or start the sidecar with --on-lost-position earliest or latest \(lost_position\)`, n.Sources[0], n.group)
+		},
+		"changelog deleted": func(n *novice, _ *spoken) string {
+			kafkatest.DeleteTopic(n.t, n.addrs, n.changelog())
+			kafkatest.Produce(n.t, n.addrs, n.Sources[0], []kafkatest.Record{kafkatest.KV("key", "2")})
+			return fmt.Sprintf(`pillion: nothing was written: partition 0 of changelog "%s" does not exist any more; restore it \(unknown_topic\)`, n.changelog())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNovice(t)
+			s := n.sidecar()
+			w := n.worker(s.url, s.token)
+			w.wait("committed")
+			pattern := "^" + lose(n, w) + "\n$"
+			if code := w.exit(); code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			if said := w.stderr(); !regexp.MustCompile(pattern).MatchString(said) {
+				t.Errorf("the worker said\n%s\nwant\n%s", said, pattern)
+			}
+		})
+	}
 }
