@@ -153,6 +153,14 @@ func (r *Runner) Delivered(stream uint32) int64 {
 	return 0
 }
 
+// records is the position directly behind the last record sent on a stream.
+func (r *Runner) records(stream uint32) int64 {
+	if g, ok := r.gates.Load(stream); ok {
+		return g.(*gate.Gate).Records()
+	}
+	return 0
+}
+
 // Status is the state of the session as of the last event.
 func (r *Runner) Status() Status { return *r.status.Load() }
 
@@ -265,7 +273,7 @@ func (r *Runner) owes() bool {
 	}
 	for _, t := range r.machine.tasks {
 		for _, s := range t.sources {
-			if r.Delivered(s.Stream) > t.positions[s.Topic] {
+			if r.records(s.Stream) > t.positions[s.Topic] {
 				return true
 			}
 		}

@@ -2,14 +2,41 @@ package gate
 
 import "encoding/binary"
 
-// nextOffsetAt is where a frame carries the position behind it (package protocol/frame).
-const nextOffsetAt = 24
+// Where a frame (package protocol/frame, which this package does not import) carries what is noted.
+const (
+	flagsAt      = 2
+	countAt      = 12
+	baseAt       = 16
+	nextAt       = 24
+	headerSize   = 48
+	hasTimes     = 1
+	hasDeltas    = 4
+	lengthsBytes = 4 + 4 // of a record's key and value
+)
 
 // noteDelivered remembers how far the frame reaches. It runs before the frame can be written, so that
 // whoever answers to the frame finds it noted.
 func (g *Gate) noteDelivered(frame []byte) {
-	if len(frame) >= nextOffsetAt+8 {
-		g.delivered = int64(binary.LittleEndian.Uint64(frame[nextOffsetAt:]))
+	if len(frame) < headerSize {
+		return
+	}
+	le := binary.LittleEndian
+	g.delivered = int64(le.Uint64(frame[nextAt:]))
+	n := int(le.Uint32(frame[countAt:]))
+	if n == 0 {
+		return
+	}
+	g.records = int64(le.Uint64(frame[baseAt:])) + int64(n)
+	flags := le.Uint16(frame[flagsAt:])
+	if flags&hasDeltas == 0 {
+		return
+	}
+	deltas := headerSize + n*lengthsBytes
+	if flags&hasTimes != 0 {
+		deltas += 8 * n
+	}
+	if last := deltas + 4*(n-1); last+4 <= len(frame) {
+		g.records = int64(le.Uint64(frame[baseAt:])) + int64(le.Uint32(frame[last:])) + 1
 	}
 }
 
@@ -18,4 +45,12 @@ func (g *Gate) Delivered() int64 {
 	g.credit.mu.Lock()
 	defer g.credit.mu.Unlock()
 	return g.delivered
+}
+
+// Records is the position directly behind the last record queued, or 0: unlike Delivered it does not
+// count gaps and frames without records, which nobody has to act on.
+func (g *Gate) Records() int64 {
+	g.credit.mu.Lock()
+	defer g.credit.mu.Unlock()
+	return g.records
 }

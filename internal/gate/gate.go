@@ -48,6 +48,7 @@ type Gate struct {
 	closed    bool
 	paused    bool
 	delivered int64
+	records   int64
 }
 
 // New makes an open gate of an epoch on a connection's credit.
