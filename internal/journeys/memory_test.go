@@ -28,6 +28,7 @@ const (
 // its start; then the worker reads on, and the restore ends.
 func TestMemoryDuringALongRestore(t *testing.T) {
 	j := newJob(t, oneBroker(t), restorePartitions)
+	t.Cleanup(func() { kafkatest.DeleteTopic(t, j.addrs, j.changelog()) })
 	began := time.Now()
 	rows := j.fillChangelog()
 	filled := time.Since(began)
@@ -83,7 +84,11 @@ func (j *job) fillChangelog() int {
 			key := fmt.Sprintf("key-%d-%d", p, n/int(j.partitions)%restoreKeys)
 			records[i] = kafkatest.Record{Partition: int32(p), Key: []byte(key), Value: value}
 		}
-		kafkatest.Produce(j.t, j.addrs, j.changelog(), records, kafkatest.Compressed("lz4"))
+		codec := "none" // mostly: compressing takes long under the race detector
+		if from/part%4 == 0 {
+			codec = "lz4"
+		}
+		kafkatest.Produce(j.t, j.addrs, j.changelog(), records, kafkatest.Compressed(codec))
 	}
 	return rows
 }
