@@ -56,7 +56,7 @@ const (
 	CodeStaleEpoch        = "stale_epoch"        // the epoch of the task is over
 	CodeKafkaUnreachable  = "kafka_unreachable"  // no broker answers
 	CodeKafkaRefused      = "kafka_refused"      // Kafka refuses a request for good (authorization, configuration)
-	CodeRebalance         = "rebalance"          // the group moves the task to another member
+	CodeRebalance         = "rebalance"          // the group moves the task to another member; waiting: the others of the group are waited for
 	CodeDrain             = "drain"              // the sidecar is draining
 	CodeFenced            = "fenced"             // the membership was lost or fenced
 	CodeHung              = "hung"               // the worker made no progress within max_processing
@@ -69,6 +69,7 @@ const (
 	CodeTombstonesExpired = "tombstones_expired" // the checkpoint is older than the topic's tombstone retention
 	CodeBadCheckpoint     = "bad_checkpoint"     // a checkpoint that this sidecar cannot read
 	CodeStoreOpenFailed   = "store_open_failed"  // the worker could not open a store
+	CodeWorkerFailed      = "worker_failed"      // the worker could not go on with a task: its own code failed, or a store did when it was written
 	CodeInternal          = "internal"           // a fault of the sidecar; its log says more
 	CodeSuperseded        = "superseded"         // a newer worker has connected to this sidecar
 	CodeCreditOverrun     = "credit_overrun"     // more bytes than the credit allowed
@@ -104,7 +105,7 @@ const (
 	HTTPUnauthorized   = 401 // the token is missing or wrong
 	HTTPForbidden      = 403 // a browser's Origin, or a Host that is not this listener
 	HTTPNotFound       = 404 // a path other than /
-	HTTPBusy           = 503 // too many handshakes at once, or the sidecar is not up yet
+	HTTPBusy           = 503 // too many connections that have not said hello, or the sidecar is ending
 )
 
 // How a worker reconnects. ReconnectGiveUp 0 means never.
@@ -134,6 +135,7 @@ func Retriable(code string) bool {
 		CodeTombstonesExpired,
 		CodeBadCheckpoint,
 		CodeStoreOpenFailed,
+		CodeWorkerFailed,
 		CodeInternal,
 		CodeHelloTimeout,
 		CodeJoining,
@@ -241,7 +243,7 @@ func Meaning(code string) string {
 	case CodeKafkaRefused:
 		return "Kafka refuses a request for good (authorization, configuration)"
 	case CodeRebalance:
-		return "the group moves the task to another member"
+		return "the group moves the task to another member; waiting: the others of the group are waited for"
 	case CodeDrain:
 		return "the sidecar is draining"
 	case CodeFenced:
@@ -266,6 +268,8 @@ func Meaning(code string) string {
 		return "a checkpoint that this sidecar cannot read"
 	case CodeStoreOpenFailed:
 		return "the worker could not open a store"
+	case CodeWorkerFailed:
+		return "the worker could not go on with a task: its own code failed, or a store did when it was written"
 	case CodeInternal:
 		return "a fault of the sidecar; its log says more"
 	case CodeSuperseded:

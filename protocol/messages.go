@@ -36,21 +36,21 @@ type Window struct {
 // Table declares a table of a set. Exactly one of Changelog and SourceTopic may be given;
 // with neither, the changelog is "<group>-<name>-changelog".
 type Table struct {
-	Name        string `json:"name" rule:"nonempty"`
+	Name        string `json:"name" rule:"name"`
 	Changelog   string `json:"changelog,omitempty"`
 	SourceTopic string `json:"source_topic,omitempty"`
 }
 
 // Set declares source topics that are read together, and the tables kept with them.
 type Set struct {
-	Name    string   `json:"name" rule:"nonempty"`
+	Name    string   `json:"name" rule:"name"`
 	Sources []string `json:"sources" rule:"nonempty"`
 	Tables  []Table  `json:"tables,omitempty"`
 }
 
 // Global declares a read-only table of which the worker holds every partition.
 type Global struct {
-	Name  string `json:"name" rule:"nonempty"`
+	Name  string `json:"name" rule:"name"`
 	Topic string `json:"topic" rule:"nonempty"`
 }
 
@@ -143,7 +143,7 @@ type Opened struct {
 	Re          int64              `json:"re" rule:"min=1"`
 	Task        string             `json:"task" rule:"nonempty"`
 	Epoch       uint32             `json:"epoch" rule:"min=1"`
-	Checkpoints map[string]*string `json:"checkpoints,omitempty"`
+	Checkpoints map[string]*string `json:"checkpoints,omitempty" rule:"checkpoint"`
 }
 
 // Restoring tells how far a replay has come. Rate is records per second; Remaining counts offsets to
@@ -242,7 +242,7 @@ type Committed struct {
 	Re          int64             `json:"re" rule:"min=1"`
 	Task        string            `json:"task" rule:"nonempty"`
 	Epoch       uint32            `json:"epoch" rule:"min=1"`
-	Checkpoints map[string]string `json:"checkpoints,omitempty"`
+	Checkpoints map[string]string `json:"checkpoints,omitempty" rule:"checkpoint"`
 }
 
 // Aborted answers Commit: nothing of it is or will be visible.

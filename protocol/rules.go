@@ -25,6 +25,8 @@ type field struct {
 // rule bounds a value. The zero rule allows everything.
 type rule struct {
 	nonempty bool // strings, slices, maps
+	name     bool // the characters of a topic's name
+	point    bool // a checkpoint: printable ASCII, at most MaxCheckpoint
 	filled   bool // the strings in a slice are not empty; the slice may be
 	bounded  bool // numbers, also those in a map
 	min      int64
@@ -66,11 +68,17 @@ func parseRule(tag string) rule {
 		return r
 	}
 	for _, word := range strings.Fields(tag) {
-		if word == "nonempty" {
+		switch word {
+		case "nonempty":
 			r.nonempty, r.filled = true, true
-		} else if word == "filled" {
+		case "filled":
 			r.filled = true
-		} else if bound, ok := strings.CutPrefix(word, "min="); ok {
+		case "name":
+			r.name = true
+		case "checkpoint":
+			r.point = true
+		}
+		if bound, ok := strings.CutPrefix(word, "min="); ok {
 			r.bounded = true
 			r.min, _ = strconv.ParseInt(bound, 10, 64)
 		}
@@ -217,6 +225,12 @@ func checkValue(v reflect.Value, r rule, where string) error {
 		if r.filled && v.Len() == 0 {
 			return wrong(where, "not empty")
 		}
+		if r.name && !isName(v.String()) {
+			return wrong(where, "1 to 249 letters, digits, '.', '_' or '-'")
+		}
+		if r.point && !isCheckpoint(v.String()) {
+			return wrong(where, "at most 128 printable ASCII characters")
+		}
 		if r.oneOf != nil && !slices.Contains(r.oneOf, v.String()) {
 			return wrong(where, "one of "+strings.Join(r.oneOf, ", "))
 		}
@@ -258,6 +272,26 @@ func checkNumber(n int64, r rule, where string) error {
 		return wrong(where, "within 2^53-1")
 	}
 	return nil
+}
+
+// isName says whether s may name a set or a table: what may name a topic.
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 249
+}
+
+func isCheckpoint(s string) bool {
+	for _, c := range []byte(s) {
+		if c < 0x20 || c > 0x7e {
+			return false
+		}
+	}
+	return len(s) <= 128
 }
 
 func wrong(where, want string) error { return fmt.Errorf("%s: must be %s", where, want) }

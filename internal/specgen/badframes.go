@@ -27,6 +27,8 @@ func invalidFrames(kind string) []InvalidFrame {
 	broken("version 2", "version", func(r *raw) { r.version = 2 })
 	broken("kind 0", "kind", func(r *raw) { r.kind = 0 })
 	broken("kind 4", "kind", func(r *raw) { r.kind = 4 })
+	broken("stream 0", "stream", func(r *raw) { r.stream = 0 })
+	broken("epoch 0", "stream", func(r *raw) { r.epoch = 0 })
 	for bit := uint16(64); bit != 0; bit <<= 1 {
 		broken("reserved flag", "flags", func(r *raw) { r.flags |= bit })
 	}
@@ -41,6 +43,7 @@ func invalidFrames(kind string) []InvalidFrame {
 	broken("key bytes lie", "size", func(r *raw) { r.keyBytes++ })
 	broken("value bytes lie", "size", func(r *raw) { r.valueBytes = math.MaxUint32 })
 	broken("header bytes lie", "size", func(r *raw) { r.headerBytes++ })
+	broken("a null key column without a flag", "size", func(r *raw) { r.flags &^= fNullKeys })
 	broken("border between keys and values moved", "length", func(r *raw) { r.keyBytes++; r.valueBytes-- })
 	broken("border between values and headers moved", "length", func(r *raw) { r.valueBytes++; r.headerBytes-- })
 	broken("negative key length", "length", func(r *raw) { r.keyLens[0], r.keyLens[2] = -1, r.keyLens[2]+r.keyLens[0]+1 })
@@ -88,6 +91,7 @@ func invalidWrites(broken func(string, string, func(*raw))) {
 	broken("commit id -1", "offset", func(r *raw) { r.base = -1 })
 	broken("commit id past 2^53-1", "offset", func(r *raw) { r.base = maxInteger + 1 })
 	broken("a next offset", "offset", func(r *raw) { r.next = 1 })
+	broken("a negative next offset", "offset", func(r *raw) { r.next = -1 })
 	broken("offset deltas", "flags", func(r *raw) { r.flags, r.deltas = r.flags|fDeltas, []int32{0, 1, 2} })
 	broken("LogAppendTime", "flags", func(r *raw) { r.flags |= fLogAppendTime })
 	broken("a checkpoint", "checkpoint", func(r *raw) { r.checkpoint, r.cpBytes = []byte("v1:x"), 4 })
@@ -98,6 +102,7 @@ func invalidPositions(kind string, broken func(string, string, func(*raw))) {
 	broken("next before base", "offset", func(r *raw) { r.next = r.base - 1 })
 	broken("next at the last record", "offset", func(r *raw) { r.next-- })
 	broken("next past 2^53-1", "offset", func(r *raw) { r.next = maxInteger + 1 })
+	broken("base and next past 2^53-1", "offset", func(r *raw) { r.base, r.next = maxInteger+1, maxInteger+4 })
 	broken("largest next offset", "offset", func(r *raw) { r.next = math.MaxInt64 })
 	deltas := func(name string, d ...int32) {
 		broken("deltas: "+name, "offset", func(r *raw) { r.flags, r.deltas, r.next = r.flags|fDeltas, d, 20 })
@@ -113,6 +118,8 @@ func invalidPositions(kind string, broken func(string, string, func(*raw))) {
 	}
 	broken("checkpoint of 129 bytes", "checkpoint", func(r *raw) { r.checkpoint, r.cpBytes = make([]byte, 129), 129 })
 	broken("checkpoint with a line feed", "checkpoint", func(r *raw) { r.checkpoint[2] = '\n' })
+	broken("checkpoint with 0x1f", "checkpoint", func(r *raw) { r.checkpoint[0] = 0x1f })
+	broken("checkpoint with 0x7f", "checkpoint", func(r *raw) { r.checkpoint[0] = 0x7f })
 	broken("checkpoint that is not ASCII", "checkpoint", func(r *raw) { r.checkpoint[2] = 0x80 })
 	broken("checkpoint bytes lie", "size", func(r *raw) { r.cpBytes++ })
 }

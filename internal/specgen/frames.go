@@ -81,6 +81,7 @@ func frameVectors(kind string) FrameVectors {
 	}
 	add("nine records, every other value null", frameOf(kind, nine...), 0)
 	add("eight nulls fill a byte", frameOf(kind, make([]Record, 8)...), 0)
+	add("nine records, the last key null", frameOf(kind, append(manyKeys(8), Record{Value: text("v")})...), 0)
 	add("null bits flagged, none set", frameOf(kind, kv("a", "1"), kv("b", "2")), fNullValues|fNullKeys)
 	add("timestamps", frameOf(kind, timed(0, kv("a", "1")), timed(-1, kv("b", "2")), timed(1357020000000, kv("c", "3")),
 		timed(math.MaxInt64, kv("d", "4")), timed(math.MinInt64, kv("e", "5"))), 0)
@@ -108,6 +109,14 @@ func frameVectors(kind string) FrameVectors {
 	return v
 }
 
+func manyKeys(n int) []Record {
+	var list []Record
+	for i := range n {
+		list = append(list, kv(string(rune('a'+i)), "v"))
+	}
+	return list
+}
+
 // addPositions adds what only frames with offsets have.
 func addPositions(kind string, add func(string, Frame, uint16)) {
 	add("gaps", frameOf(kind, offset(10, kv("a", "1")), offset(13, kv("b", "2")), offset(14, kv("c", "3")), offset(900, kv("d", "4"))), 0)
@@ -129,6 +138,9 @@ func addPositions(kind string, add func(string, Frame, uint16)) {
 	top := frameOf(kind, offset(maxInteger-1, kv("a", "1")))
 	*top.Base = maxInteger - 1
 	add("largest position", top, 0)
+	end := frameOf(kind)
+	*end.Base, *end.Next = maxInteger, maxInteger
+	add("no records at the largest position", end, 0)
 	everything := frameOf(kind, timed(1, offset(11, Record{Key: text("k"), Headers: [][2]Bytes{{text("h"), text("v")}}})), timed(2, offset(14, Record{Value: text("value")})))
 	everything.LogAppendTime = true
 	*everything.Next = 20

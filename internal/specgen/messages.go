@@ -27,11 +27,11 @@ type ValidText struct {
 // InvalidText is a text message that is refused with Code; Re is the id that the error names, 0 for
 // none. Hex is there instead of Text when the bytes are not UTF-8.
 type InvalidText struct {
-	Name string `json:"name"`
-	Text string `json:"text,omitempty"`
-	Hex  string `json:"hex,omitempty"`
-	Code string `json:"code"`
-	Re   int64  `json:"re"`
+	Name string  `json:"name"`
+	Text *string `json:"text,omitempty"`
+	Hex  string  `json:"hex,omitempty"`
+	Code string  `json:"code"`
+	Re   int64   `json:"re"`
 }
 
 const (
@@ -70,6 +70,9 @@ func (w *walker) tolerated() {
 	text := encode(w.full)
 	w.valid("sorted keys", text, w.full)
 	w.valid("unknown field", text[:len(text)-1]+`,"zz_new":{"a":[1,null]}}`, w.full)
+	w.valid("unknown field with any JSON", text[:len(text)-1]+`,"zz_new":[1.5,-2e-7,1E+300,123456789012345678901234567890,"\u0000",true,{"":{}}]}`, w.full)
+	w.valid("unknown field a hundred deep", text[:len(text)-1]+`,"zz_new":`+strings.Repeat("[", 98)+strings.Repeat("]", 98)+"}", w.full)
+	w.valid("escaped name", `{"\u0074ype":`+encode(w.full["type"])+`,`+text[1:], w.full)
 	w.valid("optional on a known type", text[:len(text)-1]+`,"optional":true}`, w.full)
 	w.valid("white space", " \t\r\n"+text+"\n", w.full)
 	w.valid("a field given twice: the last counts", `{"type":"nothing",`+text[1:], w.full)
@@ -84,7 +87,7 @@ func (w *walker) invalid(name string, path []any, changed map[string]any) {
 	if id, ok := changed["id"].(json.Number); ok && !(len(path) == 1 && path[0] == "id") {
 		re, _ = id.Int64()
 	}
-	w.out.Invalid = append(w.out.Invalid, InvalidText{Name: where(path) + " " + name, Text: encode(changed), Code: code, Re: re})
+	w.out.Invalid = append(w.out.Invalid, InvalidText{Name: where(path) + " " + name, Text: textOf(encode(changed)), Code: code, Re: re})
 }
 
 // walk visits what the schema says about the value at path.
@@ -142,12 +145,17 @@ func (w *walker) breakValue(s *Schema, path []any, here any) {
 		if s.MinLength > 0 {
 			w.invalid("empty", path, w.with(path, ""))
 		}
+		if s.Pattern != "" {
+			w.breakPattern(s.Pattern, path)
+		}
 		if s.Enum != nil {
 			w.invalid("another word", path, w.with(path, "other"))
 		}
 	case json.Number:
 		w.invalid("a string", path, w.with(path, "1"))
 		w.invalid("a fraction", path, w.with(path, json.Number("1.5")))
+		w.invalid("a whole number with a fraction", path, w.with(path, json.Number("1.0")))
+		w.invalid("a whole number with an exponent", path, w.with(path, json.Number("1e1")))
 		w.border(path, *s.Minimum, *s.Maximum)
 	case []any:
 		w.invalid("an object", path, w.with(path, map[string]any{}))
@@ -159,6 +167,27 @@ func (w *walker) breakValue(s *Schema, path []any, here any) {
 		if s.MinProperties > 0 {
 			w.invalid("empty", path, w.with(path, map[string]any{}))
 		}
+	}
+}
+
+// breakPattern puts a string at and past what its pattern allows.
+func (w *walker) breakPattern(pattern string, path []any) {
+	longest := strings.Repeat("x", 249)
+	good, bad := []string{"AZaz09._-", longest}, []string{"", longest + "x", "a b", "a/b", "a\n", "é"}
+	switch pattern {
+	case "^[A-Za-z0-9._-]{1,249}$":
+	case "^[ -~]{0,128}$":
+		longest = strings.Repeat("~", 127) + " "
+		good, bad = []string{"", longest}, []string{longest + "x", "a\n", "\x1f", "\x7f", "é"}
+	default:
+		panic("specgen: no vectors for the pattern " + pattern)
+	}
+	for _, s := range good {
+		changed := w.with(path, s)
+		w.valid(fmt.Sprintf("%s %.12q, %d characters", where(path), s, len(s)), encode(changed), changed)
+	}
+	for _, s := range bad {
+		w.invalid(fmt.Sprintf("%.12q, %d bytes", s, len(s)), path, w.with(path, s))
 	}
 }
 
@@ -177,6 +206,8 @@ func (w *walker) border(path []any, low, high int64) {
 }
 
 type absent struct{}
+
+func textOf(s string) *string { return &s }
 
 // with gives a copy of the message with another value at path.
 func (w *walker) with(path []any, value any) map[string]any {
@@ -226,7 +257,10 @@ func where(path []any) string {
 func anyVectors() MessageVectors {
 	null := json.RawMessage("null")
 	bad := func(name, text string, re int64) InvalidText {
-		return InvalidText{Name: name, Text: text, Code: badMessage, Re: re}
+		return InvalidText{Name: name, Text: &text, Code: badMessage, Re: re}
+	}
+	unknown := func(name, text string, re int64) InvalidText {
+		return InvalidText{Name: name, Text: &text, Code: unknownType, Re: re}
 	}
 	return MessageVectors{
 		Type: "any",
@@ -234,11 +268,11 @@ func anyVectors() MessageVectors {
 			{"unknown type that is optional", `{"type":"zz_news","optional":true,"id":5}`, null},
 		},
 		Invalid: []InvalidText{
-			{Name: "unknown type", Text: `{"type":"zz_news"}`, Code: unknownType},
-			{Name: "unknown type of a request", Text: `{"type":"zz_news","id":9}`, Code: unknownType, Re: 9},
-			{Name: "unknown type, optional false", Text: `{"type":"zz_news","optional":false}`, Code: unknownType},
-			{Name: "unknown type, optional 1", Text: `{"type":"zz_news","optional":1}`, Code: unknownType},
-			{Name: "type in other case", Text: `{"type":"Progress"}`, Code: unknownType},
+			unknown("unknown type", `{"type":"zz_news"}`, 0),
+			unknown("unknown type of a request", `{"type":"zz_news","id":9}`, 9),
+			unknown("unknown type, optional false", `{"type":"zz_news","optional":false}`, 0),
+			unknown("unknown type, optional 1", `{"type":"zz_news","optional":1}`, 0),
+			unknown("type in other case", `{"type":"Progress"}`, 0),
 			bad("nothing", "", 0),
 			bad("an array", "[]", 0),
 			bad("null", "null", 0),
@@ -250,6 +284,9 @@ func anyVectors() MessageVectors {
 			bad("type in another field", `{"TYPE":"progress"}`, 0),
 			bad("type null", `{"type":null,"id":4}`, 4),
 			bad("type a number", `{"type":1}`, 0),
+			bad("a byte order mark", "\ufeff"+`{"type":"progress"}`, 0),
+			bad("a comma too many", `{"type":"progress",}`, 0),
+			bad("a line feed in a string", "{\"type\":\"progress\",\"a\":\"\n\"}", 0),
 			bad("NaN", `{"type":"progress","a":NaN}`, 0),
 			{Name: "not UTF-8", Hex: hex.EncodeToString([]byte("{\"type\":\"progress\",\"a\":\"\xff\"}")), Code: badMessage},
 		},

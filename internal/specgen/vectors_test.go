@@ -98,9 +98,9 @@ func TestMessageVectors(t *testing.T) {
 			checkValid(t, s, v.Type+": "+good.Name, good)
 		}
 		for _, bad := range v.Invalid {
-			text := []byte(bad.Text)
-			if bad.Hex != "" {
-				text, _ = hex.DecodeString(bad.Hex)
+			text, _ := hex.DecodeString(bad.Hex)
+			if bad.Text != nil {
+				text = []byte(*bad.Text)
 			}
 			m, err := protocol.Decode(text)
 			var refused *protocol.DecodeError

@@ -65,6 +65,7 @@ const (
 	ReasonShort      Reason = "short"      // fewer bytes than a header
 	ReasonVersion    Reason = "version"    // not version 1
 	ReasonKind       Reason = "kind"       // no such kind
+	ReasonStream     Reason = "stream"     // stream or epoch 0
 	ReasonFlags      Reason = "flags"      // reserved, or not for this kind
 	ReasonSize       Reason = "size"       // the sizes do not add up to the message
 	ReasonLength     Reason = "length"     // a negative length, or lengths that do not add up to a blob
@@ -170,6 +171,9 @@ func (h Header) check() error {
 		}
 	default:
 		return refuse(ReasonKind, "kind %d", h.Kind)
+	}
+	if h.Stream == 0 || h.Epoch == 0 {
+		return refuse(ReasonStream, "stream %d, epoch %d: they begin at 1", h.Stream, h.Epoch)
 	}
 	if extra := h.Flags &^ allowed; extra != 0 {
 		return refuse(ReasonFlags, "flags %#x are not allowed in a %s frame", uint16(extra), h.Kind)

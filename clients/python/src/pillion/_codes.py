@@ -85,6 +85,7 @@ class Code(StrEnum):
     TOMBSTONES_EXPIRED = "tombstones_expired"
     BAD_CHECKPOINT = "bad_checkpoint"
     STORE_OPEN_FAILED = "store_open_failed"
+    WORKER_FAILED = "worker_failed"
     INTERNAL = "internal"
     SUPERSEDED = "superseded"
     CREDIT_OVERRUN = "credit_overrun"
@@ -140,6 +141,7 @@ RETRIABLE: Final[frozenset[str]] = frozenset(
         "tombstones_expired",
         "bad_checkpoint",
         "store_open_failed",
+        "worker_failed",
         "internal",
         "hello_timeout",
         "joining",
@@ -176,7 +178,7 @@ CODE_MEANINGS: Final[dict[str, str]] = {
     "stale_epoch": "the epoch of the task is over",
     "kafka_unreachable": "no broker answers",
     "kafka_refused": "Kafka refuses a request for good (authorization, configuration)",
-    "rebalance": "the group moves the task to another member",
+    "rebalance": "the group moves the task to another member; waiting: the others of the group are waited for",
     "drain": "the sidecar is draining",
     "fenced": "the membership was lost or fenced",
     "hung": "the worker made no progress within max_processing",
@@ -189,6 +191,7 @@ CODE_MEANINGS: Final[dict[str, str]] = {
     "tombstones_expired": "the checkpoint is older than the topic's tombstone retention",
     "bad_checkpoint": "a checkpoint that this sidecar cannot read",
     "store_open_failed": "the worker could not open a store",
+    "worker_failed": "the worker could not go on with a task: its own code failed, or a store did when it was written",
     "internal": "a fault of the sidecar; its log says more",
     "superseded": "a newer worker has connected to this sidecar",
     "credit_overrun": "more bytes than the credit allowed",
@@ -222,5 +225,5 @@ HTTP_MEANINGS: Final[dict[int, str]] = {
     401: "the token is missing or wrong",
     403: "a browser's Origin, or a Host that is not this listener",
     404: "a path other than /",
-    503: "too many handshakes at once, or the sidecar is not up yet",
+    503: "too many connections that have not said hello, or the sidecar is ending",
 }

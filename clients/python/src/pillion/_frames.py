@@ -94,6 +94,8 @@ def parse(data: bytes) -> Frame:
     )
     if version != VERSION:
         raise FrameError(f"version {version} is not known", reason="version")
+    if not stream or not epoch:
+        raise FrameError(f"stream {stream}, epoch {epoch}: they begin at 1", reason="stream")
     _check_header(kind, flags, base, next_, headers, checkpoint)
     keys_at = _columns_end(flags, count)
     values_at, headers_at = keys_at + keys, keys_at + keys + values

@@ -6,6 +6,7 @@ Unknown fields are ignored. An unknown type is an error unless the message says 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -128,6 +129,10 @@ def _read_bounded(hint: Any, found: Any, at: str) -> Any:
             raise MessageError(f"{at} is not a whole number from {low} to {high}")
         return found
     made = _read(inner, found, at)
+    if isinstance(bounds[0], re.Pattern):
+        if not cast("re.Pattern[str]", bounds[0]).fullmatch(made):
+            raise MessageError(f"{at} does not match {bounds[0].pattern}")
+        return made
     if not made:
         raise MessageError(f"{at} is empty")
     return made

@@ -6,6 +6,7 @@ their bounds, strings and lists that must not be empty, words from a list.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
@@ -22,6 +23,8 @@ U32 = Annotated[int, 0, (1 << 32) - 1]
 Id32 = Annotated[int, 1, (1 << 32) - 1]
 Name = Annotated[str, "filled"]
 Names = Annotated[list[Name], "filled"]
+Label = Annotated[str, re.compile(r"[A-Za-z0-9._-]{1,249}")]
+Checkpoint = Annotated[str, re.compile("[ -~]{0,128}")]
 Role = Literal["active", "standby", "global"]
 TableKind = Literal["changelog", "source", "global"]
 Guarantee = Literal["at_least_once", "exactly_once"]
@@ -55,7 +58,7 @@ class Window:
 class TableDeclaration:
     """A table of a set."""
 
-    name: Name
+    name: Label
     changelog: str = ""
     source_topic: str = ""
 
@@ -64,7 +67,7 @@ class TableDeclaration:
 class SetDeclaration:
     """Source topics that are read together, and the tables kept with them."""
 
-    name: Name
+    name: Label
     sources: Names
     tables: list[TableDeclaration] = field(default_factory=list[TableDeclaration])
 
@@ -73,7 +76,7 @@ class SetDeclaration:
 class GlobalDeclaration:
     """A read-only table of which the worker holds every partition."""
 
-    name: Name
+    name: Label
     topic: Name
 
 
@@ -185,7 +188,7 @@ class Opened(Message):
     re: Some
     task: Name
     epoch: Id32
-    checkpoints: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    checkpoints: dict[str, Checkpoint | None] = field(default_factory=dict[str, Checkpoint | None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +316,7 @@ class Committed(Message):
     re: Some
     task: Name
     epoch: Id32
-    checkpoints: dict[str, str] = field(default_factory=dict[str, str])
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict[str, Checkpoint])
 
 
 @dataclass(frozen=True, slots=True)
