@@ -260,20 +260,6 @@ func (in *inbox) commit(m protocol.Commit) (*protocol.Writes, verdict) {
 	return w, verdict{}
 }
 
-// refuseCommit drops the frames of a commit whose commit message was refused by itself. Should the
-// message be sent again, the frames are still missing.
-func (in *inbox) refuseCommit(id int64, err *protocol.Error) verdict {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.open == nil || in.open.id != id {
-		return verdict{}
-	}
-	if in.open.err == nil {
-		in.refuseOpen(err)
-	}
-	return in.leave("")
-}
-
 // done gives the buffer of a commit back; a second call does nothing.
 func (in *inbox) done(w *protocol.Writes) {
 	in.mu.Lock()

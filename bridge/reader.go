@@ -18,7 +18,8 @@ const version = 1
 
 // reader is the state that only the reader goroutine touches.
 type reader struct {
-	hello bool // has been said
+	hello  bool  // has been said
+	commit int64 // id of the last one
 }
 
 // read handles messages until the socket ends. After a goodbye of ours it throws away what comes,
@@ -87,6 +88,10 @@ func (c *Conn) control(b []byte) verdict {
 	}
 	switch m := m.(type) {
 	case protocol.Commit:
+		if m.ID <= c.reader.commit {
+			return closing(protocol.CloseBadMessage, protocol.CodeBadMessage, "commit %d came after commit %d: ids increase, so that each answer has one meaning", m.ID, c.reader.commit)
+		}
+		c.reader.commit = m.ID
 		w, v := c.in.commit(m)
 		if v.close == 0 && !c.s.message(c, m, w) {
 			c.in.done(w)
@@ -105,19 +110,15 @@ func (c *Conn) control(b []byte) verdict {
 }
 
 // undecodable answers a message that cannot be read. Only one that is a request, or of an unknown
-// type, can be refused by itself.
+// type, can be refused by itself, and a commit cannot: the ones behind it would be taken, and its
+// rows be lost without anybody knowing.
 func (c *Conn) undecodable(err error) verdict {
 	bad := &protocol.DecodeError{Code: protocol.CodeBadMessage, Message: err.Error()}
 	errors.As(err, &bad)
 	answer := bad.Answer()
 	v := verdict{err: &answer}
-	switch {
-	case bad.Fatal() || !c.reader.hello:
+	if bad.Fatal() || !c.reader.hello || bad.Type == protocol.TypeCommit {
 		v.close = protocol.CloseBadMessage
-	case bad.Type == protocol.TypeCommit:
-		if over := c.in.refuseCommit(bad.Re, &answer); over.close != 0 {
-			return over
-		}
 	}
 	return v
 }

@@ -47,32 +47,6 @@ func (m *Machine) groupOf(h protocol.Hello) string {
 	return cmp.Or(m.cfg.Group, h.Group, m.cfg.DefaultGroup)
 }
 
-// misdeclared checks what needs no Kafka.
-func (m *Machine) misdeclared(h protocol.Hello) string {
-	group := m.groupOf(h)
-	if group == "" {
-		return "no group is named: set group_id (--group-id) at the sidecar or group in the worker"
-	}
-	if m.joined && m.prepared != nil && m.prepared.Group != group {
-		return fmt.Sprintf("this sidecar is a member of group %q and cannot also join %q: use one sidecar for one group",
-			m.prepared.Group, group)
-	}
-	names := map[string]bool{}
-	for _, s := range h.Sets {
-		if names[s.Name] {
-			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", s.Name)
-		}
-		names[s.Name] = true
-	}
-	for _, g := range h.Globals {
-		if names[g.Name] {
-			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", g.Name)
-		}
-		names[g.Name] = true
-	}
-	return ""
-}
-
 func (m *Machine) preparedOK(ev PreparedOK) error {
 	w := m.worker
 	if w == nil || w.conn != ev.Conn || w.prepared {

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/pillion/pillion/protocol"
+)
+
+// misdeclared checks what needs no Kafka: what hello declares must not contradict itself.
+func (m *Machine) misdeclared(h protocol.Hello) string {
+	group := m.groupOf(h)
+	if group == "" {
+		return "no group is named: set group_id (--group-id) at the sidecar or group in the worker"
+	}
+	if m.joined && m.prepared != nil && m.prepared.Group != group {
+		return fmt.Sprintf("this sidecar is a member of group %q and cannot also join %q: use one sidecar for one group",
+			m.prepared.Group, group)
+	}
+	return cmp.Or(sameNames(h), sharedSources(h), sharedChangelogs(group, h))
+}
+
+// sameNames: tasks are named after sets and globals.
+func sameNames(h protocol.Hello) string {
+	names := map[string]bool{}
+	for _, s := range h.Sets {
+		if names[s.Name] {
+			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", s.Name)
+		}
+		names[s.Name] = true
+	}
+	for _, g := range h.Globals {
+		if names[g.Name] {
+			return fmt.Sprintf("the name %q is used twice among sets and globals: give each its own", g.Name)
+		}
+		names[g.Name] = true
+	}
+	return ""
+}
+
+// sharedSources: a record goes to one task only.
+func sharedSources(h protocol.Hello) string {
+	reader := map[string]string{}
+	for _, s := range h.Sets {
+		for _, topic := range s.Sources {
+			if other, ok := reader[topic]; ok && other != s.Name {
+				return fmt.Sprintf("topic %q is a source of the sets %q and %q: put both sets into one, a record can only go to one of them",
+					topic, other, s.Name)
+			} else if ok {
+				return fmt.Sprintf("topic %q is named twice as a source of set %q: name it once", topic, s.Name)
+			}
+			reader[topic] = s.Name
+		}
+	}
+	return ""
+}
+
+// sharedChangelogs: a changelog is written by one table alone, a source table by others.
+func sharedChangelogs(group string, h protocol.Hello) string {
+	writer := map[string]string{}
+	for _, s := range h.Sets {
+		names := map[string]bool{}
+		for _, t := range s.Tables {
+			me := fmt.Sprintf("table %q of set %q", t.Name, s.Name)
+			if names[t.Name] {
+				return fmt.Sprintf("set %q has two tables %q: give each its own name", s.Name, t.Name)
+			}
+			names[t.Name] = true
+			if t.Changelog != "" && t.SourceTopic != "" {
+				return fmt.Sprintf("%s has both changelog and source_topic: its task writes it or others do, so name one", me)
+			}
+			if t.SourceTopic != "" {
+				continue
+			}
+			topic := cmp.Or(t.Changelog, group+"-"+t.Name+"-changelog")
+			if other, ok := writer[topic]; ok {
+				return fmt.Sprintf("topic %q is the changelog of %s and of %s: a changelog is written by its own table alone, give each its own", topic, other, me)
+			}
+			writer[topic] = me
+		}
+	}
+	return ""
+}
