@@ -16,7 +16,6 @@ type script struct {
 	t   *testing.T
 	m   *Machine
 	now time.Time
-	got []string
 	ops map[string]int64 // number of the last step of Kafka, by its kind and task
 }
 
@@ -169,6 +168,5 @@ func (s *script) commit(id int64, epoch uint32, next int64, written bool) Receiv
 var (
 	isOK     = Result{Outcome: OK}
 	isBusy   = Result{Outcome: Rebalancing}
-	isFenced = Result{Outcome: FencedOut, Code: protocol.CodeFenced}
 	isFailed = Result{Outcome: Failed}
 )

@@ -46,15 +46,6 @@ type table struct {
 	resetting int64 // id of the reset that the worker owes an answer to
 }
 
-func (t *task) table(name string) *table {
-	for _, tb := range t.tables {
-		if tb.stream.Name == name {
-			return tb
-		}
-	}
-	return nil
-}
-
 func (t *task) whole() bool {
 	for _, tb := range t.tables {
 		if !tb.reached {
