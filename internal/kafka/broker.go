@@ -51,6 +51,13 @@ func (b *broker) pool() *pool {
 	return b.current
 }
 
+// has says whether a pool is the one in use.
+func (b *broker) has(p *pool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current == p
+}
+
 // drop forgets the connections of a pool, unless another caller did already: a broker that went
 // away took all of them along, and each would fail one request.
 func (b *broker) drop(p *pool, why error) {
@@ -127,7 +134,16 @@ func (p *pool) offered(ctx context.Context) (map[int16][2]int16, error) {
 	return versions, nil
 }
 
+// roundTrip makes an exchange over one of the pool's connections.
+//
+// INVARIANT: a pool that was dropped keeps no connection. One that was taken just before, and used
+// after, would make the Transport dial anew, and nobody would end that.
 func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
+	defer func() {
+		if !p.broker.has(p) {
+			p.transport.CloseIdleConnections()
+		}
+	}()
 	client := p.broker.client
 	call := newCall(ctx, x, version, client.correlation.Add(1), client.cfg.ClientID)
 	_, err := p.transport.RoundTrip(ctx, kafkago.TCP(p.broker.address), call)

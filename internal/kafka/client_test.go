@@ -248,6 +248,19 @@ func TestCloseEndsAll(t *testing.T) {
 	}
 }
 
+// INVARIANT: a pool that was dropped keeps no connection, also when a call that took it before uses it after.
+func TestDroppedPoolKeepsNoConnection(t *testing.T) {
+	k := newCluster(t)
+	c := k.client(t)
+	b := c.brokers[k.addrs[0]]
+	p := b.pool()
+	b.drop(p, nil)
+	if _, err := p.offered(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 3*time.Second, "Close", c.Close) // an idle connection lives for 30 s
+}
+
 func TestControllerIsFoundAgain(t *testing.T) {
 	k := newCluster(t)
 	c := k.client(t)
