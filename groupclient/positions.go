@@ -40,7 +40,7 @@ func (g *Group) look(ctx context.Context, t Task, set PreparedSet) (found, error
 		}
 		if n := int32(len(topic.Partitions)); t.Partition >= n {
 			return f, &RefusedError{codeCountMismatch, fmt.Sprintf("topic %q has %d partitions, and set %q has records in partition %d; "+
-				"topics that are read together need the same number", name, n, set.Name, t.Partition)}
+				"topics that are read together need the same number: create one of them anew", name, n, set.Name, t.Partition)}
 		}
 		f.ids[name] = topic.ID
 		tps = append(tps, kafka.TopicPartition{Topic: name, Partition: t.Partition})

@@ -203,7 +203,7 @@ func (p *preparation) checkSources(context.Context) error {
 }
 
 func (p *preparation) mismatch(set DeclaredSet, like, topic string) error {
-	return &RefusedError{codeCountMismatch, fmt.Sprintf("topic %q (%s) has %d partitions but %q of the same set %q has %d; topics that are read together need the same number",
+	return &RefusedError{codeCountMismatch, fmt.Sprintf("topic %q (%s) has %d partitions but %q of the same set %q has %d; topics that are read together need the same number: create one of them anew",
 		topic, p.roles[topic][0].what, p.count(topic), like, set.Name, p.count(like))}
 }
 

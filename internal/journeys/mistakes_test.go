@@ -130,64 +130,68 @@ func (w *spoken) says(point, sentence string) {
 	}
 }
 
+// end is how a worker ends.
+type end struct {
+	point string // of the worker, from which on the time counts
+	code  int
+	says  string
+}
+
+var firstMistakes = map[string]func(n *novice) end{
+	"unknown topic": func(n *novice) end {
+		n.Sources = []string{n.group + "-inn"}
+		return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a source of set "words") does not exist, or this user may not see it; create it, or correct its name (unknown_topic)`,
+			n.Sources[0])}
+	},
+	"counts differ": func(n *novice) end {
+		other := n.group + "-other"
+		kafkatest.CreateTopic(n.t, n.addrs, other, 3, nil)
+		n.Sources = append(n.Sources, other)
+		return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a source) has 3 partitions but %q of the same set "words" has 1; topics that are read together need the same number: create one of them anew (count_mismatch)`,
+			other, n.Sources[0])}
+	},
+	"changelog's count differs": func(n *novice) end {
+		kafkatest.CreateTopic(n.t, n.addrs, n.changelog(), 2, map[string]string{"cleanup.policy": "compact"})
+		return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a changelog) has 2 partitions but %q of the same set "words" has 1; topics that are read together need the same number: create one of them anew (count_mismatch)`,
+			n.changelog(), n.Sources[0])}
+	},
+	"version too old": func(n *novice) end {
+		n.mistake = "version"
+		return end{"start", 2, "pillion: this sidecar speaks protocol version 1, the worker's client offers [0]: update the older of the two (version)"}
+	},
+	"source record too large": func(n *novice) end {
+		n.maxFrame = "100000"
+		kafkatest.Produce(n.t, n.addrs, n.Sources[0], []kafkatest.Record{kafkatest.KV("key", strings.Repeat("x", 150_000))})
+		return end{"start", 2, fmt.Sprintf(`pillion: the record at offset 1 of topic %q, partition 0, needs a frame of 150067 bytes, but this worker takes 100000; raise max_frame in the worker, or write smaller records to the topic (record_too_large)`,
+			n.Sources[0])}
+	},
+	"output too large": func(n *novice) end {
+		n.Outputs = []string{n.group + "-out"}
+		kafkatest.CreateTopic(n.t, n.addrs, n.Outputs[0], 1, map[string]string{"max.message.bytes": "1000"})
+		return end{"records", 2, fmt.Sprintf(`pillion: a record for topic %q takes 2073 bytes, the topic allows 1000; make it smaller or raise max.message.bytes of the topic (record_too_large)`,
+			n.Outputs[0])}
+	},
+	"row too large": func(n *novice) end {
+		n.mistake = "large row"
+		return end{"records", 2, fmt.Sprintf(`pillion: a record for topic %q takes 2000077 bytes, the topic allows 1048588; make it smaller or raise max.message.bytes of the topic (record_too_large)`,
+			n.changelog())}
+	},
+	"null key": func(n *novice) end {
+		n.mistake = "null key"
+		return end{"records", 2, fmt.Sprintf(`pillion: a record for table 'counts' of task words/0 has a null key, which its changelog %s cannot keep; give each row a key (null_key)`, n.changelog())}
+	},
+	"no bytes": func(n *novice) end {
+		n.mistake = "no bytes"
+		return end{"records", 2, "pillion: table 'counts' takes bytes as keys and values; encode them first (usage)"}
+	},
+	"undeclared output": func(n *novice) end {
+		n.mistake = "undeclared output"
+		return end{"records", 2, "pillion: topic 'elsewhere' is not an output of this worker; add it to outputs in connect() (undeclared_output)"}
+	},
+}
+
 func TestFirstMistakes(t *testing.T) {
-	type end struct {
-		point string // of the worker, from which on the time counts
-		code  int
-		says  string
-	}
-	for name, mistake := range map[string]func(n *novice) end{
-		"unknown topic": func(n *novice) end {
-			n.Sources = []string{n.group + "-inn"}
-			return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a source of set "words") does not exist, or this user may not see it; create it, or correct its name (unknown_topic)`,
-				n.Sources[0])}
-		},
-		"counts differ": func(n *novice) end {
-			other := n.group + "-other"
-			kafkatest.CreateTopic(n.t, n.addrs, other, 3, nil)
-			n.Sources = append(n.Sources, other)
-			return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a source) has 3 partitions but %q of the same set "words" has 1; topics that are read together need the same number (count_mismatch)`,
-				other, n.Sources[0])}
-		},
-		"changelog's count differs": func(n *novice) end {
-			kafkatest.CreateTopic(n.t, n.addrs, n.changelog(), 2, map[string]string{"cleanup.policy": "compact"})
-			return end{"start", 2, fmt.Sprintf(`pillion: topic %q (a changelog) has 2 partitions but %q of the same set "words" has 1; topics that are read together need the same number (count_mismatch)`,
-				n.changelog(), n.Sources[0])}
-		},
-		"version too old": func(n *novice) end {
-			n.mistake = "version"
-			return end{"start", 2, "pillion: this sidecar speaks protocol version 1, the worker's client offers [0]: update the older of the two (version)"}
-		},
-		"source record too large": func(n *novice) end {
-			n.maxFrame = "100000"
-			kafkatest.Produce(n.t, n.addrs, n.Sources[0], []kafkatest.Record{kafkatest.KV("key", strings.Repeat("x", 150_000))})
-			return end{"start", 2, fmt.Sprintf(`pillion: the record at offset 1 of topic %q, partition 0, needs a frame of 150067 bytes, but this worker takes 100000; raise max_frame in the worker, or write smaller records to the topic (record_too_large)`,
-				n.Sources[0])}
-		},
-		"output too large": func(n *novice) end {
-			n.Outputs = []string{n.group + "-out"}
-			kafkatest.CreateTopic(n.t, n.addrs, n.Outputs[0], 1, map[string]string{"max.message.bytes": "1000"})
-			return end{"records", 2, fmt.Sprintf(`pillion: a record for topic %q takes 2073 bytes, the topic allows 1000; make it smaller or raise max.message.bytes of the topic (record_too_large)`,
-				n.Outputs[0])}
-		},
-		"row too large": func(n *novice) end {
-			n.mistake = "large row"
-			return end{"records", 2, fmt.Sprintf(`pillion: a record for topic %q takes 2000077 bytes, the topic allows 1048588; make it smaller or raise max.message.bytes of the topic (record_too_large)`,
-				n.changelog())}
-		},
-		"null key": func(n *novice) end {
-			n.mistake = "null key"
-			return end{"records", 2, fmt.Sprintf(`pillion: a record for table 'counts' of task words/0 has a null key, which its changelog %s cannot keep; give each row a key (null_key)`, n.changelog())}
-		},
-		"no bytes": func(n *novice) end {
-			n.mistake = "no bytes"
-			return end{"records", 2, "pillion: table 'counts' takes bytes as keys and values; encode them first (usage)"}
-		},
-		"undeclared output": func(n *novice) end {
-			n.mistake = "undeclared output"
-			return end{"records", 2, "pillion: topic 'elsewhere' is not an output of this worker; add it to outputs in connect() (undeclared_output)"}
-		},
-	} {
+	for name, mistake := range firstMistakes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNovice(t)

@@ -38,7 +38,8 @@ async def main() -> None:
                             tables[task]["counts"]["key"] = b"1"  # type: ignore[index]
                         if MISTAKE == "undeclared output":
                             await tables.commit(batch, outputs={"elsewhere": [(b"key", b"1")]})
-                        tables[task]["counts"][b"key"] = bytes(2_000_000 if MISTAKE == "large row" else 2)
+                        size = 2_000_000 if MISTAKE == "large row" else 2
+                        tables[task]["counts"][b"key"] = bytes(size)
                         out = {name: [(b"key", bytes(2000))] for name in outputs}
                         await tables.commit(batch, outputs=out)
                         say("committed")
