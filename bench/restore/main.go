@@ -19,6 +19,9 @@
 // INVARIANT: a figure is printed only when every run of every way had exactly the table that was
 // written, by a digest over all keys and values, and when no peer looks like a straw man (peers.go).
 //
+// A run during which others used the machine is repeated. INVARIANT: what is repeated is decided by
+// what they used, not by the figure.
+//
 // A line "BENCH restore/none/vs-kafka-streams 3.5 x" says how many times as many records per second
 // the sidecar restores, by the medians.
 package main
@@ -44,6 +47,8 @@ var (
 	wanted   = flag.String("ways", "pillion,confluent-kafka,kafka-streams", "ways to run; ratios need them all")
 	python   = flag.String("python", ".venv/bin/python", "Python with the client and confluent-kafka")
 	sidecar  = flag.String("sidecar", "bin/pillion", "the sidecar")
+	quiet    = flag.Float64("quiet", 0.2, "repeat a run during which others, the broker with them, used more than this share of the machine")
+	again    = flag.Int("again", 15, "how many such runs of a variant are repeated before they count anyway")
 	unproven = flag.Bool("unproven", false, "print figures even when a peer looks like a straw man: for trying with few records")
 	verbose  = flag.Bool("v", false, "show what the processes say")
 )
@@ -92,17 +97,25 @@ func compare(ctx context.Context, v variant, ways []way) error {
 	if err := l.fill(ctx); err != nil {
 		return fmt.Errorf("fill %s: %w", l.topic(), err)
 	}
-	runs := map[string][]figures{}
+	runs, disturbed, repeats := map[string][]figures{}, 0, *again
 	for round := range *rounds {
 		for i := range ways {
 			w := ways[(i+round)%len(ways)] // nobody always follows the same one
-			f, err := w.measure(ctx, l)
+			f, err := w.undisturbed(ctx, l, &repeats, func(f figures) {
+				fmt.Printf("%-4s round %d  %-15s %s: repeated\n", v.name, round+1, w.name, f)
+			})
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", w.name, round+1, err)
 			}
 			fmt.Printf("%-4s round %d  %-15s %s\n", v.name, round+1, w.name, f)
 			runs[w.name] = append(runs[w.name], f)
+			if f.elsewhere > *quiet {
+				disturbed++
+			}
 		}
+	}
+	if disturbed > 0 {
+		fmt.Printf("%-4s %d of %d runs that count were disturbed: the machine was not quiet\n", v.name, disturbed, *rounds*len(ways))
 	}
 	return report(v, ways, runs)
 }

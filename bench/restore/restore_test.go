@@ -67,3 +67,15 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+func TestParseStat(t *testing.T) {
+	m, err := parseStat([]byte("cpu  10 1 20 300 40 2 3 5 7 1\ncpu0 1 1 1\n"))
+	if err != nil || m != (machine{busy: 41, total: 381}) {
+		t.Fatalf("%v, %v", m, err)
+	}
+	for _, bad := range []string{"", "intr 1", "cpu 1 2 3 4", "cpu a 1 20 300 40 2 3 5 7 1"} {
+		if _, err := parseStat([]byte(bad)); err == nil {
+			t.Errorf("%q passed", bad)
+		}
+	}
+}
