@@ -31,6 +31,9 @@ type admin interface {
 //
 // The order: the declaration by itself, allowed topics, topics that exist, equal counts within each
 // set, changelogs created, their counts and clean-up checked.
+//
+// INVARIANT: a declaration that is refused for what its topics are leaves no changelog behind, which
+// would have the wrong number of partitions once the topics have been put right.
 func Prepare(ctx context.Context, client *kafka.Client, opts PrepareOptions, d Declaration) (Prepared, error) {
 	return prepare(ctx, client, opts, d)
 }
@@ -38,7 +41,7 @@ func Prepare(ctx context.Context, client *kafka.Client, opts PrepareOptions, d D
 func prepare(ctx context.Context, client admin, opts PrepareOptions, d Declaration) (Prepared, error) {
 	p := &preparation{client: client, opts: opts, declared: d}
 	for _, step := range []func(context.Context) error{
-		p.checkDeclaration, p.find, p.createMissing, p.checkExisting, p.checkSources, p.createChangelogs, p.checkTables, p.checkPolicies,
+		p.checkDeclaration, p.find, p.createMissing, p.checkExisting, p.checkCounts, p.createChangelogs, p.checkExisting, p.checkCounts, p.checkPolicies,
 	} {
 		if err := step(ctx); err != nil {
 			return Prepared{}, err
@@ -164,15 +167,25 @@ func (p *preparation) create(ctx context.Context, specs []kafka.TopicSpec) error
 
 func (p *preparation) count(topic string) int32 { return int32(len(p.topics[topic].Partitions)) }
 
-// checkExisting refuses topics that are missing; changelogs are created later.
+// checkExisting refuses topics that are missing, all in one sentence; changelogs are created later.
 func (p *preparation) checkExisting(context.Context) error {
+	var absent []string
+	for _, topic := range p.names {
+		if p.missing(topic) && !p.isChangelog(topic) && !p.created[topic] {
+			absent = append(absent, fmt.Sprintf("%q (%s)", topic, p.roles[topic][0]))
+		}
+	}
+	if len(absent) == 1 {
+		return &RefusedError{codeUnknownTopic, fmt.Sprintf("topic %s does not exist, or this user may not see it; create it, or correct its name", absent[0])}
+	}
+	if len(absent) > 1 {
+		return &RefusedError{codeUnknownTopic, fmt.Sprintf("topics %s do not exist, or this user may not see them; create them, or correct their names",
+			strings.Join(absent, ", "))}
+	}
 	for _, topic := range p.names {
 		err := p.topics[topic].Err
 		switch {
-		case p.missing(topic) && p.isChangelog(topic):
-		case p.missing(topic):
-			return &RefusedError{codeUnknownTopic, fmt.Sprintf("topic %q (%s) does not exist, or this user may not see it; create it, or correct its name",
-				topic, p.roles[topic][0])}
+		case p.missing(topic) && !p.created[topic]: // a changelog, which will be created
 		case err == nil && p.count(topic) > 0:
 		case err != nil && !kafka.Retriable(err):
 			return &RefusedError{codeKafkaRefused, fmt.Sprintf("topic %q (%s) cannot be used: %v", topic, p.roles[topic][0], err)}
@@ -190,12 +203,18 @@ func cmpErr(err error) error {
 	return err
 }
 
-// checkSources refuses sets whose sources do not have the same number of partitions.
-func (p *preparation) checkSources(context.Context) error {
+// checkCounts refuses sets whose topics do not all have the same number of partitions. Changelogs
+// that are missing are passed over.
+func (p *preparation) checkCounts(context.Context) error {
 	for _, set := range p.declared.Sets {
-		for _, source := range set.Sources[1:] {
-			if p.count(source) != p.count(set.Sources[0]) {
-				return p.mismatch(set, set.Sources[0], source)
+		like := set.Sources[0]
+		topics := slices.Clone(set.Sources)
+		for _, table := range set.Tables {
+			topics = append(topics, table.topic(p.opts.Group))
+		}
+		for _, topic := range topics {
+			if !p.missing(topic) && p.count(topic) != p.count(like) {
+				return p.mismatch(set, like, topic)
 			}
 		}
 	}
@@ -220,21 +239,6 @@ func (p *preparation) createChangelogs(ctx context.Context) error {
 		}
 	}
 	return p.create(ctx, specs)
-}
-
-// checkTables refuses tables whose topic does not have their set's number of partitions.
-func (p *preparation) checkTables(ctx context.Context) error {
-	if err := p.checkExisting(ctx); err != nil {
-		return err
-	}
-	for _, set := range p.declared.Sets {
-		for _, table := range set.Tables {
-			if topic := table.topic(p.opts.Group); p.count(topic) != p.count(set.Sources[0]) {
-				return p.mismatch(set, set.Sources[0], topic)
-			}
-		}
-	}
-	return nil
 }
 
 // checkPolicies warns of changelogs that lose records by age.

@@ -1,8 +1,10 @@
 package groupclient
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -84,6 +86,8 @@ func TestPrepareRefuses(t *testing.T) {
 			change: func(d *Declaration) { d.Sets[0].Sources[1] = "fligths" }},
 		{name: "no such output", code: codeUnknownTopic, message: `topic "later" (an output) does not exist, or this user may not see it; create it, or correct its name`,
 			change: func(d *Declaration) { d.Outputs[0] = "later" }},
+		{name: "no such topics", code: codeUnknownTopic, message: `topics "later" (an output), "plains" (a source table of table "planes" of set "flights") do not exist, or this user may not see them; create them, or correct their names`,
+			change: func(d *Declaration) { d.Outputs[0], d.Sets[0].Tables[2].SourceTopic = "later", "plains" }},
 		{name: "no such global", code: codeUnknownTopic, message: `topic "ports" (a global table of "airports") does not exist, or this user may not see it; create it, or correct its name`,
 			change: func(d *Declaration) { d.Globals[0].Topic = "ports" }},
 		{name: "sources differ", code: codeCountMismatch, message: `topic "two" (a source) has 2 partitions but "flights" of the same set "flights" has 4; topics that are read together need the same number: create one of them anew`,
@@ -107,6 +111,10 @@ func TestPrepareRefuses(t *testing.T) {
 			var refused *RefusedError
 			if !errors.As(err, &refused) || refused.Code != c.code || refused.Message != c.message {
 				t.Errorf("got  %v\nwant %s", err, c.message)
+			}
+			left, err := client.Refresh(t.Context(), "app-stats-changelog")
+			if err != nil || left["app-stats-changelog"].Err == nil {
+				t.Errorf("a changelog is left behind: %v, %v", left, err)
 			}
 		})
 	}
@@ -164,5 +172,38 @@ func TestAForbiddenChangelogIsSaid(t *testing.T) {
 		`creating topic app-stats-changelog: TOPIC_AUTHORIZATION_FAILED (Kafka error 29); grant Create on it to this user, or create it by hand`
 	if refused.Message != want {
 		t.Errorf("got  %s\nwant %s", refused.Message, want)
+	}
+}
+
+// slowBroker does not know yet of what it has just created.
+type slowBroker struct {
+	*kafka.Client
+	created bool
+}
+
+func (b *slowBroker) CreateTopics(ctx context.Context, specs ...kafka.TopicSpec) map[string]error {
+	b.created = true
+	return b.Client.CreateTopics(ctx, specs...)
+}
+
+func (b *slowBroker) Refresh(ctx context.Context, names ...string) (map[string]kafka.Topic, error) {
+	topics, err := b.Client.Refresh(ctx, names...)
+	if b.created && err == nil {
+		topics["app-stats-changelog"], err = b.absent(ctx)
+	}
+	return topics, err
+}
+
+func (b *slowBroker) absent(ctx context.Context) (kafka.Topic, error) {
+	topics, err := b.Client.Refresh(ctx, "no-such-topic")
+	return topics["no-such-topic"], err
+}
+
+func TestATopicThatWasJustCreatedIsWaitedFor(t *testing.T) {
+	broker := &slowBroker{Client: newClient(t, seeded(t).Addrs())}
+	_, err := prepare(t.Context(), broker, PrepareOptions{Group: "app"}, full())
+	var refused *RefusedError
+	if err == nil || errors.As(err, &refused) || !strings.HasPrefix(err.Error(), `topic "app-stats-changelog" is not ready: `) {
+		t.Errorf("got %v", err)
 	}
 }
