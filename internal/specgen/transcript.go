@@ -34,6 +34,27 @@ func (s *script) cause(text string, do ...string) {
 	s.line(`{"cause": %s, "do": {%s}}`, encode(text), strings.ReplaceAll(do[0], "'", `"`))
 }
 
+// delivered tells up to where the application has been handed the records of flights/3.
+func (s *script) delivered(next int64) {
+	s.line(`{"delivered": "flights/3", "next": {"flights": %d}}`, next)
+}
+
+// holds tells what a store holds before the worker opens it.
+func (s *script) holds(table, task, rows, checkpoint string) {
+	s.line(`{"given": {"store": %q, "task": %q, "rows": {%s}, "checkpoint": %s}}`, table, task, strings.ReplaceAll(rows, "'", `"`), encode(checkpoint))
+}
+
+// queued marks what was added last, a line of the sidecar: the application takes nothing yet.
+func (s *script) queued() { s.mark("queued") }
+
+// race marks the line of the worker that was added last: a core that has read the line before refuses it.
+func (s *script) race() { s.mark("race") }
+
+func (s *script) mark(word string) {
+	s.out.Truncate(s.out.Len() - len("}\n"))
+	fmt.Fprintf(&s.out, ", %q: true}\n", word)
+}
+
 // given is the usual cause: the group gives flights/3, with an empty changelog.
 func (s *script) given(more string) {
 	s.cause("the group gives flights/3 to this sidecar; its changelog is empty, position 100 is committed"+more,
@@ -121,8 +142,8 @@ const (
 	window   = `'max_frame': 134217728, 'credit': {'connection': 4194304, 'stream': 1048576}`
 	me       = `'versions': [1], 'client': {'name': 'my-worker', 'version': '0.1'}`
 	answered = `'version': 1, 'session': 'c%d', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
-		`'limits': {'max_frame': 134217728, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
-		`'credit': {'connection': 33554432, 'stream': 16777216}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`
+		`'limits': {'max_frame': 16777216, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
+		`'credit': {'connection': 1048576, 'stream': 1048576}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`
 )
 
 // hello opens the n-th connection with the usual declarations.
@@ -152,6 +173,15 @@ func (s *script) opened(re, epoch int, checkpoint string) {
 func (s *script) ready(id, epoch int) {
 	s.sidecar(`'restored', 'id': %d, 'task': 'flights/3', 'epoch': %d`, id, epoch)
 	s.worker(`'ready', 're': %d, 'task': 'flights/3', 'epoch': %d`, id, epoch)
+}
+
+// revoke asks for flights/3.
+func (s *script) revoke(id, epoch int, code string) {
+	s.sidecar(`'revoke', 'id': %d, 'task': 'flights/3', 'epoch': %d, 'deadline_ms': 10000, 'code': '%s'`, id, epoch, code)
+}
+
+func (s *script) released(re, epoch int) {
+	s.worker(`'released', 're': %d, 'task': 'flights/3', 'epoch': %d`, re, epoch)
 }
 
 // running brings a first connection to records: epoch 1, streams 1 to 3, an empty changelog.

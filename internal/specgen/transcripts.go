@@ -8,6 +8,8 @@ func transcripts() map[string]*script {
 		"reset": reset, "global": global, "reconnect": reconnect, "aborted": aborted, "unknown": unknown,
 		"drain": drain, "refused": refused, "misdeclared": misdeclared, "version": version, "superseded": superseded, "credit": credit,
 		"standby": standby, "gap": gap, "errors": requestErrors, "store_failed": storeFailed,
+		"reset_queued": resetQueued, "revoke_early": revokeEarly, "aborted_released": abortedReleased,
+		"empty_frame": emptyFrame, "drain_two": drainTwo, "promoted_revoked": promotedRevoked,
 	} {
 		s := &script{}
 		write(s)
@@ -49,8 +51,8 @@ func restoreTail(s *script) {
 	s.hello(1)
 	s.cause("flights/3 is given; the changelog ends at 60, position 100 is committed",
 		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 60}`)
+	s.holds("plane_stats", "flights/3", "'N1': 'old', 'N2': 'old'", "v1:a:40:0:1")
 	s.assign(1, 1, 1, 100)
-	s.store("plane_stats", "flights/3", "'N1': 'old', 'N2': 'old'", "v1:a:40:0:1")
 	s.opened(1, 1, "v1:a:40:0:1")
 	s.note("the first frame may start anywhere; each later one where the one before ended")
 	s.frame(until(restore(2, 1, 40, "v1:a:52:0:2", kv("N1", "new"), offset(44, kv("N3", "3")), offset(45, tombstone("N2"))), 52), "")
@@ -117,7 +119,9 @@ func lost(s *script) {
 	s.store("plane_stats", "flights/3", "", "")
 	s.note("a worker that had not yet read lost may still send this; it is credited and answered stale")
 	s.frame(writes(2, 1, 3, kv("a", "1"), kv("b", "1")), "")
+	s.race()
 	s.commit(3, 1, 102)
+	s.race()
 	s.sidecar(`'stale', 're': 3, 'task': 'flights/3', 'epoch': 1`)
 	s.cause("the sidecar has joined again and got flights/3",
 		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 0}`)
@@ -136,9 +140,9 @@ func reset(s *script) {
 	s.sidecar(`'welcome', 're': 1, `+answered, 1)
 	s.cause("flights/3 is given; planes/3 begins at 20 and ends at 22",
 		`'give': 'flights/3', 'positions': {'flights': 100}`)
+	s.holds("planes", "flights/3", "'N9': 'gone'", "v1:p:5:0:1")
 	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'active', 'epoch': 1, ` +
 		`'sources': [{'topic': 'flights', 'stream': 1, 'position': 100}], 'tables': [{'name': 'planes', 'topic': 'planes', 'kind': 'source', 'stream': 2}]`)
-	s.store("planes", "flights/3", "'N9': 'gone'", "v1:p:5:0:1")
 	s.worker(`'opened', 're': 1, 'task': 'flights/3', 'epoch': 1, 'checkpoints': {'planes': 'v1:p:5:0:1'}`)
 	s.sidecar(`'reset', 'id': 2, 'task': 'flights/3', 'epoch': 1, 'table': 'planes', 'stream': 2, 'next_offset': 20, 'code': 'below_log_start', 'message': 'the checkpoint is at 5, the log starts at 20'`)
 	s.store("planes", "flights/3", "", "")

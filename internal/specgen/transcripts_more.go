@@ -107,7 +107,7 @@ func credit(s *script) {
 	s.connect()
 	s.worker(`'hello', 'id': 1, ` + me + `, 'max_frame': 134217728, 'credit': {'connection': 150, 'stream': 100}, 'group': 'flights-app', ` + declared)
 	s.sidecar(`'welcome', 're': 1, 'version': 1, 'session': 'c1', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
-		`'limits': {'max_frame': 134217728, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
+		`'limits': {'max_frame': 16777216, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
 		`'credit': {'connection': 150, 'stream': 60}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`)
 	s.given("; three records wait")
 	s.assign(1, 1, 1, 100)
@@ -170,6 +170,7 @@ func gap(s *script) {
 	s.hello(1)
 	s.cause("flights/3 is given; the changelog ends at 60, position 100 is committed",
 		`'give': 'flights/3', 'positions': {'flights': 100}, 'ends': {'plane_stats': 60}`)
+	s.holds("plane_stats", "flights/3", "", "v1:a:40:0:1")
 	s.assign(1, 1, 1, 100)
 	s.opened(1, 1, "v1:a:40:0:1")
 	s.frame(restore(2, 1, 40, "v1:a:41:0:1", kv("a", "1")), "")

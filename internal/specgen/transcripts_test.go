@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,19 @@ type line struct {
 	Close      json.RawMessage   `json:"close"`
 	Dropped    bool              `json:"dropped"`
 	Held       bool              `json:"held"`
+	Race       bool              `json:"race"`
+	Queued     bool              `json:"queued"`
+	Delivered  string            `json:"delivered"`
+	Next       map[string]int64  `json:"next"`
+	Given      *store            `json:"given"`
+	Store      string            `json:"store"`
+	Task       string            `json:"task"`
+	Rows       map[string]string `json:"rows"`
+	Checkpoint *string           `json:"checkpoint"`
+}
+
+// store is what a store holds before a task is assigned.
+type store struct {
 	Store      string            `json:"store"`
 	Task       string            `json:"task"`
 	Rows       map[string]string `json:"rows"`
@@ -38,6 +52,7 @@ type line struct {
 // side is what one side has sent on the present connection.
 type side struct {
 	lastID  int64
+	raced   bool // no request follows, see spec/README.md
 	pending map[int64]protocol.Message // requests without an answer
 	spent   map[uint32]int64
 	limit   map[uint32]int64 // by stream; 0: the connection
@@ -115,10 +130,25 @@ func (m *model) take(l line) error {
 		return m.message(l)
 	case l.Store != "":
 		return m.store(l)
+	case l.Given != nil:
+		name := l.Given.Store + " " + l.Given.Task
+		m.stores[name], m.points[name] = l.Given.Rows, l.Given.Checkpoint
+	case l.Delivered != "":
+		return m.delivered(l)
 	case l.Close != nil && string(l.Close) != "null":
 		var code int
 		if err := json.Unmarshal(l.Close, &code); err != nil || protocol.CloseName(code) == "" {
 			return fmt.Errorf("close code %s is not in codes.json", l.Close)
+		}
+	}
+	return nil
+}
+
+// delivered is never more than what was sent.
+func (m *model) delivered(l line) error {
+	for _, next := range l.Next {
+		if next > slices.Max(slices.Collect(maps.Values(m.next))) {
+			return fmt.Errorf("%d was never sent", next)
 		}
 	}
 	return nil
@@ -145,6 +175,9 @@ func (m *model) message(l line) error {
 		m.sides[l.From].lastID = max(m.sides[l.From].lastID, head.ID)
 		return nil
 	}
+	if c, ok := decoded.(protocol.Commit); ok && l.Race != (m.epochs[c.Task] != c.Epoch) {
+		return fmt.Errorf("epoch %d of %s is over, or not: race is %v", c.Epoch, c.Task, l.Race)
+	}
 	name := decoded.Type()
 	m.types[name] = true
 	if err := m.schemas.Validate(decode(l.Message)); err != nil {
@@ -155,6 +188,9 @@ func (m *model) message(l line) error {
 	}
 	me := m.sides[l.From]
 	if id := protocol.RequestID(decoded); id != 0 {
+		if me.raced = me.raced || l.Race; me.raced && !l.Race {
+			return fmt.Errorf("request %d follows a line with race", id)
+		}
 		if id <= me.lastID {
 			return fmt.Errorf("id %d after %d", id, me.lastID)
 		}
@@ -198,8 +234,8 @@ func (m *model) apply(from string, decoded protocol.Message) error {
 		m.stores[d.Table+" "+d.Task], m.points[d.Table+" "+d.Task] = nil, nil
 	case protocol.Opened:
 		for table, cp := range d.Checkpoints {
-			if cp != nil && m.points[table+" "+d.Task] == nil {
-				m.points[table+" "+d.Task] = cp
+			if encode(cp) != encode(m.points[table+" "+d.Task]) {
+				return fmt.Errorf("the store of %s is at %s", table, encode(m.points[table+" "+d.Task]))
 			}
 		}
 	case protocol.Commit:
@@ -318,10 +354,6 @@ func (m *model) put(store string, f *frame.Frame) {
 
 func (m *model) store(l line) error {
 	name := l.Store + " " + l.Task
-	if m.points[name] == nil && l.Checkpoint != nil && m.stores[name] == nil { // what the store held at first
-		m.points[name], m.stores[name] = l.Checkpoint, l.Rows
-		return nil
-	}
 	if !maps.Equal(m.stores[name], l.Rows) || encode(m.points[name]) != encode(l.Checkpoint) {
 		return fmt.Errorf("the store holds %v at %s", m.stores[name], encode(m.points[name]))
 	}

@@ -50,6 +50,7 @@ class Player:
         self.asked: dict[int, events.Event] = {}
         self.outcomes: dict[int, Outcome] = {}
         self.commits: set[int] = set()
+        self.delivered: dict[str, dict[str, int]] = {}
 
     def play(self) -> None:
         while self.at < len(self.lines):
@@ -57,8 +58,12 @@ class Player:
             self.at += 1
             if "connect" in line:
                 self.connect()
+            elif "given" in line:
+                self.give(line["given"])
             elif "store" in line:
                 self.check_store(line)
+            elif "delivered" in line:
+                assert self.delivered.get(line["delivered"], {}) == line["next"]
             elif line.get("from") == "sidecar":
                 self.from_sidecar(line)
             elif line.get("from") == "worker":
@@ -94,7 +99,8 @@ class Player:
                 assert len(self.queue) == before
         else:
             core.receive(json.dumps(line["message"]))
-        self.take_events()
+        if not line.get("queued"):
+            self.take_events()
 
     def take_events(self) -> None:
         assert self.core is not None
@@ -110,6 +116,9 @@ class Player:
                     self.stores.setdefault((task.name, table), MemoryStore())
             case events.Promoted(task) | events.Demoted(task):
                 self.tasks[task.name] = task
+            case events.Records(task, batch):
+                assert not batch.stale
+                self.delivered.setdefault(task.name, {})[batch.topic] = batch.next_offset
             case events.Restore(task, batch):
                 assert not batch.stale
                 self.stores[task.name, batch.name].apply(batch)
@@ -124,6 +133,8 @@ class Player:
         if line.get("close", 0) is None:
             assert self.core is not None
             self.core.closed(ConnectionLost("gone"), "connection_lost")
+            return
+        if line.get("race"):
             return
         if "frame" in line:
             self.worker_frame(line)
@@ -144,11 +155,12 @@ class Player:
         if kind == "opened":
             assert task is not None
             for table, checkpoint in message["checkpoints"].items():
-                self.store_with(message["task"], table, checkpoint)
+                assert self.store(message["task"], table).checkpoint() == checkpoint
             core.opened(task, message["checkpoints"])
         elif kind == "ready":
             assert task is not None
             core.ready(task)
+            self.take_events()  # what has waited for it
         elif kind == "released":
             assert task is not None
             core.release(task)
@@ -238,22 +250,16 @@ class Player:
         assert isinstance(data, str), f"the core sends {data!r}"
         return json.loads(data)
 
-    def store_with(self, task: str, table: str, checkpoint: str | None) -> None:
-        store = self.stores.setdefault((task, table), MemoryStore())
-        if store.checkpoint() != checkpoint:
-            assert checkpoint is not None
-            store.apply_commit({}, checkpoint)
+    def store(self, task: str, table: str) -> MemoryStore:
+        return self.stores.setdefault((task, table), MemoryStore())
+
+    def give(self, line: Line) -> None:
+        rows = {k.encode(): raw(v) for k, v in line["rows"].items()}
+        self.store(line["task"], line["store"]).apply_commit(rows, line["checkpoint"])
 
     def check_store(self, line: Line) -> None:
         rows = {k.encode(): raw(v) for k, v in line["rows"].items()}
-        store = self.stores.setdefault((line["task"], line["store"]), MemoryStore())
-        following: Line = self.lines[self.at] if self.at < len(self.lines) else {}
-        if (
-            following.get("message", {}).get("type") == "opened"
-            and store.checkpoint() is None
-            and rows
-        ):
-            store.apply_commit(rows, line["checkpoint"])  # what it holds before
+        store = self.store(line["task"], line["store"])
         assert dict(store.items()) == rows
         assert store.checkpoint() == line["checkpoint"]
 

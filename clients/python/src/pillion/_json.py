@@ -130,8 +130,9 @@ def _read_bounded(hint: Any, found: Any, at: str) -> Any:
         return found
     made = _read(inner, found, at)
     if isinstance(bounds[0], re.Pattern):
-        if not cast("re.Pattern[str]", bounds[0]).fullmatch(made):
-            raise MessageError(f"{at} does not match {bounds[0].pattern}")
+        allowed = cast("re.Pattern[str]", bounds[0])
+        if not allowed.fullmatch(made):
+            raise MessageError(f"{at} does not match {allowed.pattern}")
         return made
     if not made:
         raise MessageError(f"{at} is empty")
