@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -303,7 +304,7 @@ func TestConversation(t *testing.T) {
 			}
 			w.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, "bye"), time.Now().Add(patience))
 			w.closed(1000, "")
-			if e := r.next(t, "disconnected"); !websocket.IsCloseError(e.err, 1000) {
+			if e := r.next(t, "disconnected"); !errors.Is(e.err, ErrGoodbye) {
 				t.Fatalf("disconnected: %v", e.err)
 			}
 			if s.Stats().Connected {

@@ -161,6 +161,9 @@ func (c *Conn) Close(code int, reason string) {
 // ErrVanished is the end of a connection whose socket was closed without a goodbye.
 var ErrVanished = errors.New("the worker closed its socket without a goodbye")
 
+// ErrGoodbye is the end of a connection that the worker closed as the protocol says.
+var ErrGoodbye = errors.New("the worker said goodbye")
+
 // maxReason is what a close frame can hold.
 const maxReason = 123
 
@@ -244,8 +247,11 @@ func (c *Conn) finish(err error) {
 	if credit := c.credit.Load(); credit != nil {
 		credit.Close()
 	}
-	if err == nil || errors.Is(err, io.EOF) || websocket.IsCloseError(err, websocket.CloseAbnormalClosure) {
+	switch {
+	case err == nil || errors.Is(err, io.EOF) || websocket.IsCloseError(err, websocket.CloseAbnormalClosure):
 		err = ErrVanished
+	case websocket.IsCloseError(err, websocket.CloseNormalClosure, websocket.CloseGoingAway):
+		err = ErrGoodbye
 	}
 	c.s.cfg.Metrics.closed(code)
 	c.s.disconnected(c, err)

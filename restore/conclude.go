@@ -53,7 +53,7 @@ func (s *replay) conclude(err error) {
 
 func (s *replay) reset(code, reason string, start int64) {
 	message := fmt.Sprintf("%s: %s; the store is wiped and replayed from offset %d", s.r, reason, start)
-	s.m.log.Warn("a store is reset", s.fields("error", reason, "offset", start)...)
+	s.m.log.Debug("a store is reset", s.fields("error", reason, "offset", start)...)
 	s.m.cfg.Handler.Reset(s.r, code, message, start)
 }
 

@@ -194,6 +194,9 @@ func (m *Machine) giveUp(code, message string) error {
 			continue
 		}
 		t.again = false
+		if t.revokeCode == "" {
+			t.revokeCode = code
+		}
 		if t.open() {
 			m.endEpoch(t, code, message)
 		}

@@ -158,6 +158,9 @@ func TestAHungWorkerCostsTheMembershipAndComesBack(t *testing.T) {
 	s.now = s.now.Add(time.Second)
 	s.on(Tick{Owes: true}, "send 1 lost s/0 1 hung", "release s/0 map[in:20]")
 	s.on(s.releaseWritten(task0, isOK), "leave")
+	if want := "task released task s/0 code hung"; len(s.log) != 1 || s.log[0] != want {
+		t.Errorf("logged %q, want %q", s.log, want)
+	}
 	s.on(Left{})
 	s.on(s.commit(2, 1, 30, true), "join", "send 1 stale s/0 1 2")
 	s.on(Assigned{Generation: 4, MemberID: "n", Active: []TaskID{task0}}, "take over s/0")

@@ -17,6 +17,7 @@ type script struct {
 	m   *Machine
 	now time.Time
 	ops map[string]int64 // number of the last step of Kafka, by its kind and task
+	log []string         // lines of the last event
 }
 
 func newScript(t *testing.T, change ...func(*Config)) *script {
@@ -40,7 +41,11 @@ func (s *script) on(ev Event, want ...string) {
 		s.t.Fatalf("%+v: %v", ev, err)
 	}
 	var got []string
+	s.log = nil
 	for _, e := range effects {
+		if l, ok := e.(Log); ok {
+			s.log = append(s.log, strings.TrimSpace(fmt.Sprintln(append([]any{l.Message}, l.Args...)...)))
+		}
 		if line := s.short(e); line != "" {
 			got = append(got, line)
 		}

@@ -139,7 +139,7 @@ func (m *Machine) disconnected(ev Disconnected) {
 	if m.worker == nil || m.worker.conn != ev.Conn {
 		return
 	}
-	m.log("info", "worker disconnected", "error", ev.Err)
+	m.log("info", "worker disconnected", "reason", ev.Err)
 	m.workerGone()
 }
 
