@@ -147,6 +147,7 @@ func TestRunnerCarriesATaskFromHelloToDrain(t *testing.T) {
 	if a := expect[protocol.Aborted](t, c); a.Code != protocol.CodeBadPosition {
 		t.Errorf("a position past what was delivered is answered with %+v", a)
 	}
+	expect[protocol.Lost](t, c) // from here on nothing of the epoch goes out
 	if err := feed.Send(t.Context(), source, frame); !errors.Is(err, gate.ErrClosed) {
 		t.Errorf("the gate of the lost epoch says %v", err)
 	}
