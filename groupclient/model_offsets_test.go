@@ -100,6 +100,9 @@ func (m *model) ListOffsets(ctx context.Context, at int64, _ bool, tps ...kafka.
 			offset = m.first[tp.Topic]
 		}
 		found[tp] = kafka.Offset{Offset: offset, LeaderEpoch: -1}
+		if m.noOffset == what+" "+tp.Topic {
+			found[tp] = kafka.Offset{Offset: -1, LeaderEpoch: -1, Err: &kafka.Error{Code: 3, What: "listing offsets of " + tp.String()}}
+		}
 	}
 	return found, nil
 }

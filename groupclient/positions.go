@@ -2,6 +2,7 @@ package groupclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pillion/pillion/internal/kafka"
@@ -19,7 +20,7 @@ type found struct {
 
 // look asks Kafka for the topics of a task and where their partitions begin and end.
 func (g *Group) look(ctx context.Context, t Task, set PreparedSet) (found, error) {
-	f := found{ids: map[string][16]byte{}, missing: map[string]bool{}, first: map[string]int64{}, last: map[string]int64{}}
+	f := found{ids: map[string][16]byte{}, missing: map[string]bool{}}
 	topics := set.Sources
 	for _, table := range set.Tables {
 		topics = append(topics[:len(topics):len(topics)], table.Topic)
@@ -45,16 +46,35 @@ func (g *Group) look(ctx context.Context, t Task, set PreparedSet) (found, error
 		f.ids[name] = topic.ID
 		tps = append(tps, kafka.TopicPartition{Topic: name, Partition: t.Partition})
 	}
-	for at, into := range map[int64]map[string]int64{kafka.Earliest: f.first, kafka.Latest: f.last} {
-		offsets, err := g.client.ListOffsets(ctx, at, false, tps...)
-		if err != nil {
-			return f, fmt.Errorf("looking where the topics of the set begin and end: %w", err)
-		}
-		for tp, offset := range offsets {
-			into[tp.Topic] = offset.Offset
-		}
+	if f.first, err = g.offsets(ctx, kafka.Earliest, tps); err == nil {
+		f.last, err = g.offsets(ctx, kafka.Latest, tps)
+	}
+	if err != nil {
+		return f, fmt.Errorf("looking where the topics of the set begin and end: %w", err)
 	}
 	return f, nil
+}
+
+// offsets finds where one partition of each topic begins or ends. INVARIANT: what Kafka does not say is
+// an error and never an offset. That of a single partition does not pass by itself (the topic was
+// deleted since), so that it is not repeated here: the take-over begins anew.
+func (g *Group) offsets(ctx context.Context, at int64, tps []kafka.TopicPartition) (map[string]int64, error) {
+	offsets, err := g.client.ListOffsets(ctx, at, false, tps...)
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[string]int64, len(tps))
+	for _, tp := range tps {
+		switch o, ok := offsets[tp]; {
+		case !ok:
+			return nil, fmt.Errorf("the offset of %s is not in the answer", tp)
+		case o.Err != nil:
+			return nil, errors.New(o.Err.Error())
+		default:
+			by[tp.Topic] = o.Offset
+		}
+	}
+	return by, nil
 }
 
 // positions decides where each source of a task starts, or why the task must not start.

@@ -250,13 +250,13 @@ func (g *Group) ends(ctx context.Context, t Task, set PreparedSet) (map[string]i
 	if len(tps) == 0 {
 		return ends, nil
 	}
-	offsets, err := g.client.ListOffsets(ctx, kafka.Latest, false, tps...)
+	last, err := g.offsets(ctx, kafka.Latest, tps)
 	if err != nil {
 		return nil, fmt.Errorf("capturing the ends of the changelogs: %w", err)
 	}
 	for _, table := range set.Tables {
 		if !table.Source {
-			ends[table.Name] = offsets[kafka.TopicPartition{Topic: table.Topic, Partition: t.Partition}].Offset
+			ends[table.Name] = last[table.Topic]
 		}
 	}
 	return ends, nil

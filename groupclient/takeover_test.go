@@ -332,6 +332,29 @@ func TestACommitEndsWithTheMembership(t *testing.T) {
 	})
 }
 
+// INVARIANT: what Kafka does not say is an error and never an offset.
+func TestAnOffsetThatIsNotToldIsNoPosition(t *testing.T) {
+	for _, what := range []string{
+		"ListOffsets earliest orders", "ListOffsets latest orders", "ListOffsets earliest g-counts-changelog", "ListOffsets latest g-counts-changelog",
+	} {
+		t.Run(what, func(t *testing.T) {
+			onFakeClock(t, func(t *testing.T, b *bench) {
+				m := b.joined(func(c *Config) { c.OnLostPosition = ResetEarliest })
+				b.model.offsets[tp("orders", 1)] = committed{offset: 5}
+				b.model.last["orders"], b.model.last["g-counts-changelog"] = 10, 3
+				b.model.noOffset = what
+				over, err := m.TakeOver(t.Context(), Task{"orders", 1})
+				if err == nil || !strings.Contains(err.Error(), "UNKNOWN_TOPIC_OR_PARTITION") {
+					t.Errorf("got %+v, %v", over, err)
+				}
+				if got := b.model.offsets[tp("orders", 1)].offset; got != 5 {
+					t.Errorf("the position was moved to %d", got)
+				}
+			})
+		})
+	}
+}
+
 func TestACommitEndsWithItsContext(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, b *bench) {
 		m := b.joined()
