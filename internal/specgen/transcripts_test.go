@@ -52,7 +52,7 @@ type store struct {
 // side is what one side has sent on the present connection.
 type side struct {
 	lastID  int64
-	raced   bool // no request follows, see spec/README.md
+	raced   bool                       // no request follows, see spec/README.md
 	pending map[int64]protocol.Message // requests without an answer
 	spent   map[uint32]int64
 	limit   map[uint32]int64 // by stream; 0: the connection
