@@ -25,7 +25,7 @@ type child struct {
 	log     hclog.Logger
 	restart bool
 
-	patience time.Duration // see childPatience
+	patience time.Duration // see childPatience; also how long its output may stay open after it
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -95,6 +95,7 @@ func (c *child) once(ctx context.Context, drained <-chan struct{}) (code int, ki
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdout, stderr := c.pipe(c.out), c.pipe(c.errOut)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.WaitDelay = c.patience // a child of the worker's own may outlive it, and hold its output
 	defer stdout.close()
 	defer stderr.close()
 	c.mu.Lock()
@@ -144,7 +145,7 @@ func (c *child) await(ctx context.Context, drained <-chan struct{}, exited <-cha
 func exitCode(err error) (code int, killed bool, fault error) {
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the latter only when it exited with 0
 		return 0, false, nil
 	case !errors.As(err, &exit):
 		return 0, false, fmt.Errorf("waiting for the worker: %w", err)

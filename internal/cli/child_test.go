@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +44,25 @@ func TestAChildsExitCodeComesBack(t *testing.T) {
 		c, _ := shell(script, false)
 		if code, err := c.Run(t.Context(), nil); err != nil || code != want {
 			t.Errorf("%s: exit code %d, %v, want %d", script, code, err, want)
+		}
+	}
+}
+
+// A worker's own children, as those of Python's multiprocessing, may outlive it and hold its output.
+func TestTheEndOfAChildDoesNotWaitForItsOwnChildren(t *testing.T) {
+	for script, want := range map[string]int{"exit 0": 0, "kill -9 $$": 137} {
+		c, out := shell("sleep 600 & echo $!; "+script, false)
+		c.patience = time.Second
+		code, err := c.Run(t.Context(), nil)
+		if err != nil || code != want {
+			t.Errorf("%s: exit code %d, %v, want %d", script, code, err, want)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(out.String(), "worker | ")))
+		if err != nil || pid <= 1 {
+			t.Fatalf("%s: the output is %q", script, out)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Errorf("%s: its own child is gone: %v", script, err)
 		}
 	}
 }
