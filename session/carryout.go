@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pillion/pillion/internal/gate"
+	"github.com/pillion/pillion/protocol"
 )
 
 // carryOut does one effect. Nothing here blocks.
@@ -167,7 +168,7 @@ func (r *Runner) prepare(ctx context.Context, e Prepare) Event {
 	case Refused:
 		return PrepareFailed{Conn: e.Conn, Code: res.Code, Message: res.Message}
 	default:
-		return PrepareFailed{Conn: e.Conn, Code: "kafka_unreachable", Message: res.Message, Retry: true}
+		return PrepareFailed{Conn: e.Conn, Code: protocol.CodeKafkaUnreachable, Message: res.Message, Retry: true}
 	}
 }
 
