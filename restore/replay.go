@@ -192,7 +192,6 @@ func (s *replay) stableEnd() (int64, error) {
 	}
 }
 
-// fields are the log fields of the request, and more.
 // worthSaying keeps the many tables with nothing to restore out of the usual log.
 func worthSaying(yes bool) hclog.Level {
 	if yes {
@@ -201,6 +200,7 @@ func worthSaying(yes bool) hclog.Level {
 	return hclog.Debug
 }
 
+// fields are the log fields of the request, and more.
 func (s *replay) fields(more ...any) []any {
 	return append([]any{"task", s.r.Task, "table", s.r.Table, "topic", s.r.Topic, "partition", s.r.Partition}, more...)
 }
