@@ -3,6 +3,7 @@ package groupclient
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -79,21 +80,12 @@ func (c Config) Validate() error {
 	refuse(c.SessionTimeout < 0 || c.HeartbeatInterval < 0 || c.RebalanceTimeout < 0, "groupclient: a negative time")
 	refuse(c.HeartbeatInterval*3 > c.SessionTimeout,
 		"groupclient: heartbeat_interval %s must be at most a third of session_timeout %s", c.HeartbeatInterval, c.SessionTimeout)
-	refuse(!oneOf(c.AutoOffsetReset, ResetEarliest, ResetLatest, ResetNone),
+	refuse(!slices.Contains([]string{ResetEarliest, ResetLatest, ResetNone}, c.AutoOffsetReset),
 		"groupclient: auto_offset_reset %q is not earliest, latest or none", c.AutoOffsetReset)
-	refuse(!oneOf(c.OnLostPosition, ResetFail, ResetEarliest, ResetLatest),
+	refuse(!slices.Contains([]string{ResetFail, ResetEarliest, ResetLatest}, c.OnLostPosition),
 		"groupclient: on_lost_position %q is not fail, earliest or latest", c.OnLostPosition)
-	refuse(!oneOf(c.Guarantee, AtLeastOnce, ExactlyOnce),
+	refuse(!slices.Contains([]string{AtLeastOnce, ExactlyOnce}, c.Guarantee),
 		"groupclient: processing_guarantee %q is not at_least_once or exactly_once", c.Guarantee)
 	refuse(c.Replicas < 0, "groupclient: num_standby_replicas is %d", c.Replicas)
 	return errors.Join(errs...)
-}
-
-func oneOf(v string, allowed ...string) bool {
-	for _, a := range allowed {
-		if v == a {
-			return true
-		}
-	}
-	return false
 }
