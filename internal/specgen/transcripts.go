@@ -10,6 +10,7 @@ func transcripts() map[string]*script {
 		"standby": standby, "gap": gap, "errors": requestErrors, "store_failed": storeFailed,
 		"reset_queued": resetQueued, "revoke_early": revokeEarly, "aborted_released": abortedReleased,
 		"empty_frame": emptyFrame, "drain_two": drainTwo, "promoted_revoked": promotedRevoked,
+		"reset_twice": resetTwice,
 	} {
 		s := &script{}
 		write(s)

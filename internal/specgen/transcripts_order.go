@@ -4,17 +4,7 @@ package specgen
 
 func resetQueued(s *script) {
 	s.note("a source table is reset while records wait in the worker's queue: they wait behind the replay, which stands behind them in the queue")
-	s.connect()
-	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', 'sets': [{'name': 'flights', 'sources': ['flights'], 'tables': [{'name': 'planes', 'source_topic': 'planes'}]}]`)
-	s.sidecar(`'welcome', 're': 1, `+answered, 1)
-	s.cause("flights/3 is given; planes/3 is empty",
-		`'give': 'flights/3', 'positions': {'flights': 100}`)
-	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'active', 'epoch': 1, ` +
-		`'sources': [{'topic': 'flights', 'stream': 1, 'position': 100}], 'tables': [{'name': 'planes', 'topic': 'planes', 'kind': 'source', 'stream': 2}]`)
-	s.worker(`'opened', 're': 1, 'task': 'flights/3', 'epoch': 1, 'checkpoints': {'planes': null}`)
-	s.ready(2, 1)
-	s.frame(records(1, 1, 100, kv("N1", "x")), "")
-	s.delivered(101)
+	s.followed()
 	s.frame(restore(2, 1, 0, "v1:p:1:0:1", kv("N1", "1998")), "")
 	s.store("planes", "flights/3", "'N1': '1998'", "v1:p:1:0:1")
 	s.note("the application is busy: what comes now stays in the queue")
@@ -36,6 +26,43 @@ func resetQueued(s *script) {
 	s.delivered(102)
 	s.frame(records(1, 1, 102, kv("N1", "z")), "")
 	s.delivered(103)
+}
+
+// followed brings a first connection to one record of flights/3, which has an empty source table.
+func (s *script) followed() {
+	s.connect()
+	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', 'sets': [{'name': 'flights', 'sources': ['flights'], 'tables': [{'name': 'planes', 'source_topic': 'planes'}]}]`)
+	s.sidecar(`'welcome', 're': 1, `+answered, 1)
+	s.cause("flights/3 is given; planes/3 is empty",
+		`'give': 'flights/3', 'positions': {'flights': 100}`)
+	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'active', 'epoch': 1, ` +
+		`'sources': [{'topic': 'flights', 'stream': 1, 'position': 100}], 'tables': [{'name': 'planes', 'topic': 'planes', 'kind': 'source', 'stream': 2}]`)
+	s.worker(`'opened', 're': 1, 'task': 'flights/3', 'epoch': 1, 'checkpoints': {'planes': null}`)
+	s.ready(2, 1)
+	s.frame(records(1, 1, 100, kv("N1", "x")), "")
+	s.delivered(101)
+}
+
+func resetTwice(s *script) {
+	s.note("a second reset overtakes the restored of the first: records wait for the restored that comes after the last reset")
+	s.followed()
+	s.frame(records(1, 1, 101, kv("N1", "y")), "")
+	s.queued()
+	s.sidecar(`'reset', 'id': 3, 'task': 'flights/3', 'epoch': 1, 'table': 'planes', 'stream': 2, 'next_offset': 0, 'code': 'recreated', 'message': 'planes was created anew'`)
+	s.worker(`'opened', 're': 3, 'task': 'flights/3', 'epoch': 1, 'checkpoints': {'planes': null}`)
+	s.frame(restore(2, 1, 0, "v1:q:1:0:2", kv("N1", "2004")), "")
+	s.queued()
+	s.sidecar(`'restored', 'id': 4, 'task': 'flights/3', 'epoch': 1`)
+	s.queued()
+	s.sidecar(`'reset', 'id': 5, 'task': 'flights/3', 'epoch': 1, 'table': 'planes', 'stream': 2, 'next_offset': 0, 'code': 'recreated', 'message': 'planes was created anew'`)
+	s.delivered(101)
+	s.worker(`'opened', 're': 5, 'task': 'flights/3', 'epoch': 1, 'checkpoints': {'planes': null}`)
+	s.frame(restore(2, 1, 0, "v1:r:1:0:3", kv("N1", "2005")), "")
+	s.delivered(101)
+	s.sidecar(`'restored', 'id': 6, 'task': 'flights/3', 'epoch': 1`)
+	s.worker(`'ready', 're': 6, 'task': 'flights/3', 'epoch': 1`)
+	s.delivered(102)
+	s.store("planes", "flights/3", "'N1': '2005'", "v1:r:1:0:3")
 }
 
 func revokeEarly(s *script) {

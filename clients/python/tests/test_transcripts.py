@@ -160,7 +160,6 @@ class Player:
         elif kind == "ready":
             assert task is not None
             core.ready(task)
-            self.take_events()  # what has waited for it
         elif kind == "released":
             assert task is not None
             core.release(task)
@@ -170,6 +169,12 @@ class Player:
             assert task is not None
             core.fail(task, message["code"], message["message"])
         got = self.message()
+        if kind == "ready":
+            if got["re"] < message["re"]:  # of a restored that a reset has overtaken
+                assert task is not None
+                core.ready(task)
+                got = self.message()
+            self.take_events()  # what has waited for it
         if kind == "error":
             got["message"] = message["message"]
         assert without_empty(got) == without_empty(message)
