@@ -31,12 +31,15 @@ const usage = `pillion - the Kafka sidecar of one worker process
       Start the sidecar; with a command also the worker, as its child.
   pillion dev [flags] -- COMMAND ...
       The same with an in-process Kafka that ends with it (needs the binary devkafka beside pillion).
+      Missing topics are made, and a worker may be stopped in a debugger.
   pillion version
 
 pillion run --help lists the flags. Every flag --some-name is also PILLION_SOME_NAME in the environment
 and some_name in the YAML file of --config; flags win over the environment, that over the file.
+With a COMMAND, listen is a Unix socket of its own and ops_listen is off, unless they are given.
 
-Exit codes: 0 done, 1 the sidecar failed, 2 wrong flags or settings; with a worker its own exit code.
+Exit codes: 0 done, 1 the sidecar failed, 2 wrong flags or settings; with a COMMAND its own exit code
+(128 + signal when it was killed).
 `
 
 // Main runs one command and returns its exit code.
@@ -94,7 +97,8 @@ func (p *process) dispatch(args []string) error {
 // options are the settings of a command and its child.
 type options struct {
 	Settings
-	given    map[string]string
+	given    map[string]string // where each setting that is not a default came from
+	own      map[string]string // what a setting that was not given will be instead of its default
 	warnings []string
 	command  []string
 	workers  int
@@ -116,7 +120,7 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 	if err != nil {
 		return nil, err
 	}
-	o := &options{Settings: s, given: given, warnings: warnings, command: flags.Args(), workers: *workers, restart: *restart}
+	o := &options{Settings: s, given: given, own: map[string]string{}, warnings: warnings, command: flags.Args(), workers: *workers, restart: *restart}
 	if len(o.command) > 0 && flags.ArgsLenAtDash() != 0 {
 		return nil, usagef("%q is no flag: put the worker's command behind --", strings.Join(o.command, " "))
 	}
@@ -126,13 +130,17 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 	if len(o.command) == 0 && (o.workers > 1 || o.restart) {
 		return nil, usagef("--workers and --restart need a worker's command behind --")
 	}
+	if len(o.command) > 0 {
+		o.own["listen"], o.own["ops_listen"] = "a Unix socket of the pair's own", "off, as the worker is a child"
+		o.own["token_file"] = "a file of the pair's own"
+	}
 	if adjust != nil {
 		if err := adjust(o); err != nil {
 			return nil, err
 		}
 	}
 	if print, _ := flags.GetBool("print-config"); print {
-		printConfig(p.stdout, o.Settings, o.given)
+		printConfig(p.stdout, o)
 		return nil, errHelp
 	}
 	return o, o.check(o.given)

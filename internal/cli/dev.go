@@ -8,11 +8,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 const devkafka = "devkafka"
+
+// ofDev are the settings that are otherwise in dev. An empty default is no default.
+var ofDev = map[string]struct{ deflt, help string }{
+	"bootstrap_servers": {"", "Kafka brokers, host:port, separated by commas; without it an in-process Kafka"},
+	"group_id":          {"", "consumer group; overrules the worker's hello; dev when neither names one"},
+	"max_processing":    {"0", "how long a worker may make no progress while it owes some; 0: no limit, so that it may be stopped in a debugger"},
+	"create_topics":     {"4", "partitions of missing sources and outputs, which are created; 0: refuse"},
+}
 
 // devCommand is `pillion dev`: a Kafka of its own, missing topics made, no progress limit (debuggers).
 func (p *process) devCommand(args []string) error {
@@ -23,15 +32,22 @@ func (p *process) devCommand(args []string) error {
 		if len(o.command) == 0 {
 			return usagef("dev needs a worker's command behind --")
 		}
-		o.defaultGroup = "dev"
-		if o.given["create_topics"] == "" {
-			o.CreateTopics = 4
-		}
-		if o.given["max_processing"] == "" {
-			o.MaxProcessing = 0
+		o.defaultGroup, o.own["group_id"] = "dev", "what the worker says, or dev"
+		for name, other := range ofDev {
+			if o.given[name] == "" && other.deflt != "" {
+				row := settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
+				if err := row.set(&o.Settings, other.deflt); err != nil {
+					return err
+				}
+				o.given[name] = "default of dev"
+			}
 		}
 		if o.given["bootstrap_servers"] != "" {
 			return nil // another Kafka, with dev's other manners
+		}
+		o.own["bootstrap_servers"] = "an in-process Kafka"
+		if print, _ := flags.GetBool("print-config"); print {
+			return nil
 		}
 		address, err := kafka.start()
 		if err == nil {

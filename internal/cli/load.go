@@ -132,10 +132,11 @@ func (s *Settings) check(given map[string]string) error {
 	if s.NumStandbyReplicas > 0 {
 		return usagef("num_standby_replicas is %d, but standby copies are not built yet: leave it at 0", s.NumStandbyReplicas)
 	}
-	for _, name := range []string{"max_warmup_replicas", "acceptable_recovery_lag"} {
-		if source, ok := given[name]; ok {
-			return usagef("%s (%s) belongs to standby copies, which are not built yet: leave it out", name, source)
-		}
+	if s.MaxWarmupReplicas > 0 {
+		return usagef("max_warmup_replicas (%s) belongs to standby copies, which are not built yet: leave it out", given["max_warmup_replicas"])
+	}
+	if s.AcceptableRecoveryLag != "" {
+		return usagef("acceptable_recovery_lag (%s) belongs to standby copies, which are not built yet: leave it out", given["acceptable_recovery_lag"])
 	}
 	if s.RevokeTimeout < time.Millisecond {
 		return usagef("revoke_timeout is %v, must be at least 1ms", s.RevokeTimeout)
@@ -149,15 +150,18 @@ func (s *Settings) check(given map[string]string) error {
 	return nil
 }
 
-// printConfig shows every setting with its value and where it came from.
-func printConfig(w io.Writer, s Settings, given map[string]string) {
+// printConfig shows every setting with its value and where it came from. What is only known once
+// the sidecar has started is a comment.
+func printConfig(w io.Writer, o *options) {
 	for _, row := range settings {
-		source := given[row.name]
+		line, source := row.name+": "+row.get(&o.Settings), o.given[row.name]
 		if source == "" {
 			source = "default"
+			if own := o.own[row.name]; own != "" {
+				line, source = "# "+row.name, own
+			}
 		}
-		value, _ := yaml.Marshal(map[string]string{row.name: row.get(&s)})
-		fmt.Fprintf(w, "%-44s # %s\n", strings.TrimSpace(string(value)), source)
+		fmt.Fprintf(w, "%-44s # %s\n", line, source)
 	}
 }
 
@@ -171,6 +175,9 @@ func newFlags(command string) *pflag.FlagSet {
 		if row.kind == "bool" {
 			flags.Bool(row.flag(), false, row.help)
 			continue
+		}
+		if other, ok := ofDev[row.name]; ok && command == "dev" {
+			row.deflt, row.help = other.deflt, other.help
 		}
 		flags.VarPF(&flagValue{value: row.deflt, kind: row.kind}, row.flag(), "", row.help)
 	}

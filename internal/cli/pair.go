@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -39,7 +40,11 @@ func (p *pair) Run(ctx context.Context) error {
 		var err error
 		code, err = p.child.Run(ctx, drained)
 		if err == nil {
-			p.sidecar.log.Info("the worker has ended", "exit_code", code)
+			level := hclog.Info
+			if code != 0 {
+				level = hclog.Warn
+			}
+			p.sidecar.log.Log(level, "the worker has ended", "exit_code", code)
 		}
 		p.sidecar.drain()
 		return err

@@ -67,6 +67,7 @@ func relay(ctx context.Context, signals <-chan os.Signal, pairs []*pair, stop fu
 			ends := s == syscall.SIGTERM || s == syscall.SIGINT
 			if ends && draining {
 				for _, p := range pairs {
+					p.sidecar.log.Warn("a second signal, ending at once", "signal", s.String())
 					p.kill()
 				}
 				stop()

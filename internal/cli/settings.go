@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Settings are everything that a user can set. Each has one name: flag --group-id, environment
@@ -55,7 +57,7 @@ type setting struct {
 	deflt string
 	help  string
 	set   func(s *Settings, v string) error
-	get   func(s *Settings) string
+	get   func(s *Settings) string // as YAML takes it
 }
 
 func (s setting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
@@ -86,7 +88,7 @@ var settings = []setting{
 	choice("compression_type", "lz4", "compression of what the worker writes", func(s *Settings) *string { return &s.CompressionType }, "none", "gzip", "snappy", "lz4", "zstd"),
 	text("listen", "127.0.0.1:7420", "where the worker connects: loopback host:port or unix:/path", func(s *Settings) *string { return &s.Listen }),
 	text("ops_listen", ":9420", "probes and metrics; empty: off", func(s *Settings) *string { return &s.OpsListen }),
-	text("token_file", "", "file with the token that the worker must show", func(s *Settings) *string { return &s.TokenFile }),
+	text("token_file", "", "file with the token that the worker must show; made when it is missing", func(s *Settings) *string { return &s.TokenFile }),
 	list("allowed_origins", "", "Origin headers that are let in (browsers); empty: none", func(s *Settings) *[]string { return &s.AllowedOrigins }),
 	integer("create_topics", "0", "development: partitions of missing sources and outputs; 0: refuse", func(s *Settings) *int { return &s.CreateTopics }),
 	choice("log_level", "info", "log level", func(s *Settings) *string { return &s.LogLevel }, "debug", "info", "warn", "error"),
@@ -96,7 +98,13 @@ var settings = []setting{
 func text(name, deflt, help string, at func(*Settings) *string) setting {
 	return setting{name, "string", deflt, help,
 		func(s *Settings, v string) error { *at(s) = v; return nil },
-		func(s *Settings) string { return *at(s) }}
+		func(s *Settings) string { return yamlString(*at(s)) }}
+}
+
+// yamlString quotes what YAML would read as something else.
+func yamlString(v string) string {
+	quoted, _ := yaml.Marshal(v)
+	return strings.TrimSpace(string(quoted))
 }
 
 func choice(name, deflt, help string, at func(*Settings) *string, values ...string) setting {
@@ -127,7 +135,7 @@ func list(name, deflt, help string, at func(*Settings) *[]string) setting {
 		}
 		return nil
 	}
-	return setting{name, "list", deflt, help, set, func(s *Settings) string { return strings.Join(*at(s), ",") }}
+	return setting{name, "list", deflt, help, set, func(s *Settings) string { return yamlString(strings.Join(*at(s), ",")) }}
 }
 
 func boolean(name, help string, at func(*Settings) *bool) setting {
@@ -166,7 +174,19 @@ func duration(name, deflt, help string, at func(*Settings) *time.Duration) setti
 		*at(s) = d
 		return nil
 	}
-	return setting{name, "duration", deflt, help, set, func(s *Settings) string { return at(s).String() }}
+	return setting{name, "duration", deflt, help, set, func(s *Settings) string { return durationText(*at(s)) }}
+}
+
+// durationText is 5m for what Go calls 5m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 var sizeUnits = []struct {
@@ -190,5 +210,14 @@ func size(name, deflt, help string, at func(*Settings) *int64) setting {
 		}
 		return fmt.Errorf("is %q, must be a size in bytes or with KiB, MiB or GiB, such as 16MiB", v)
 	}
-	return setting{name, "size", deflt, help, set, func(s *Settings) string { return strconv.FormatInt(*at(s), 10) }}
+	return setting{name, "size", deflt, help, set, func(s *Settings) string { return sizeText(*at(s)) }}
+}
+
+func sizeText(n int64) string {
+	for _, u := range []int{2, 1, 0} { // GiB, MiB, KiB
+		if unit := sizeUnits[u]; n%unit.bytes == 0 {
+			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -31,12 +31,65 @@ func TestFlagsWinOverEnvironmentOverFile(t *testing.T) {
 		"bootstrap_servers: file:1,file:2             # in the --config file",
 		"group_id: env                                # PILLION_GROUP_ID",
 		"worker_grace: 5s                             # --worker-grace",
-		`max_commit_bytes: "1048576"                  # in the --config file`,
+		"max_commit_bytes: 1MiB                       # in the --config file",
 		"session_timeout: 10s                         # default",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("--print-config lacks %q:\n%s", want, out)
 		}
+	}
+}
+
+func TestPrintedSettingsMayBeReadAgain(t *testing.T) {
+	args := []string{"run", "--bootstrap-servers", "a:1,b:2", "--group-id", "007", "--max-processing", "90m", "--max-commit-bytes", "1500", "--accept-state-loss", "--print-config"}
+	code, first, errOut := pillion(nil, args...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	for _, want := range []string{`group_id: "007" `, "max_processing: 1h30m ", "max_commit_bytes: 1500 ", "accept_state_loss: true ", "create_topics: 0 "} {
+		if !strings.Contains(first, "\n"+want) {
+			t.Errorf("it lacks %q:\n%s", want, first)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "pillion.yaml")
+	write(t, file, first)
+	code, again, errOut := pillion(nil, "run", "--config", file, "--print-config")
+	if code != 0 || values(again) != values(first) {
+		t.Errorf("exit code %d: %s\n%s\nwas\n%s", code, errOut, again, first)
+	}
+	if code, _, errOut := pillion(nil, "run", "--config", file, "--", "true"); code != 0 {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
+
+// values are the lines of --print-config without where they came from.
+func values(printed string) string {
+	var out strings.Builder
+	for line := range strings.Lines(printed) {
+		value, _, _ := strings.Cut(line, " #")
+		out.WriteString(strings.TrimSpace(value) + "\n")
+	}
+	return out.String()
+}
+
+func TestWhatAPairAndDevHaveOfTheirOwnIsPrinted(t *testing.T) {
+	code, out, errOut := pillion([]string{"PILLION_OPS_LISTEN=:1"}, "run", "--bootstrap-servers", "a:1", "--print-config", "--", "true")
+	if want := "# listen                                     # a Unix socket of the pair's own\nops_listen: :1                               # PILLION_OPS_LISTEN\n"; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("exit code %d: %s%s", code, errOut, out)
+	}
+	// There is no devkafka beside this test: none is started for that.
+	code, out, errOut = pillion(nil, "dev", "--create-topics", "1", "--print-config", "--", "true")
+	for _, want := range []string{
+		"# bootstrap_servers                          # an in-process Kafka\n",
+		"create_topics: 1                             # --create-topics\n",
+		"max_processing: 0s                           # default of dev\n",
+	} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d: %s\nit lacks %s%s", code, errOut, want, out)
+		}
+	}
+	if _, help, _ := pillion(nil, "dev", "--help"); !strings.Contains(help, "which are created; 0: refuse (default 4)") || strings.Contains(help, "the only one required") {
+		t.Errorf("dev --help:\n%s", help)
 	}
 }
 
@@ -52,6 +105,9 @@ func TestMistakesAreOneSentenceAndExitCode2(t *testing.T) {
 	}{
 		{[]string{"run"}, "pillion: bootstrap_servers is missing: say where Kafka is with --bootstrap-servers host:port or PILLION_BOOTSTRAP_SERVERS"},
 		{[]string{"walk"}, `pillion: unknown command "walk": use run, dev or version`},
+		{[]string{"run", "--bootstrap-servers", "kafka"}, `pillion: bootstrap server "kafka" is not host:port, as in kafka:9092`},
+		{[]string{"run", "--bootstrap-servers", "kafka:port"}, `pillion: bootstrap server "kafka:port" is not host:port, as in kafka:9092`},
+		{[]string{"run", "--bootstrap-servers", "kafka:90920"}, `pillion: bootstrap server "kafka:90920" is not host:port, as in kafka:9092`},
 		{append(kafka, "--grop-id", "x"), "pillion: unknown flag: --grop-id; `pillion run --help` lists the flags"},
 		{append(kafka, "--worker-grace", "soon"), `pillion: worker_grace (--worker-grace) is "soon", must be a duration such as 500ms, 10s or 5m`},
 		{append(kafka, "--max-commit-bytes", "-1"), `pillion: max_commit_bytes (--max-commit-bytes) is "-1", must be a size in bytes or with KiB, MiB or GiB, such as 16MiB`},

@@ -78,7 +78,7 @@ func (c *sidecar) make(token string) (err error) {
 	}
 	bound := newMemoryBound(&listener)
 	c.bound = bound.total()
-	log.Info("memory bound of one worker", "bound_bytes", c.bound, "bridge_bytes", bound.bridge,
+	log.Info("memory that this sidecar takes at most", "bound_bytes", c.bound, "bridge_bytes", bound.bridge,
 		"fetch_bytes", bound.fetch, "produce_bytes", bound.produce, "runtime_bytes", runtimeBytes)
 	return nil
 }

@@ -37,7 +37,7 @@ func TestMemoryDuringALongRestore(t *testing.T) {
 	s.process = start(t, "sidecar", []string{"GOMEMLIMIT="}, plainBinary(t), "run", "--listen", s.url, "--token-file", s.token,
 		"--bootstrap-servers", strings.Join(j.addrs, ","), "--group-id", j.group, "--on-lost-position", "earliest",
 		"--log-format", "json", "--ops-listen", "127.0.0.1:0")
-	bound := s.wait("memory bound of one worker").num("bound_bytes")
+	bound := s.wait("memory that this sidecar takes at most").num("bound_bytes")
 	if bound < 100<<20 || bound > 1<<30 {
 		t.Fatalf("the bound is %d bytes", bound)
 	}

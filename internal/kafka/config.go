@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,7 +40,7 @@ func (c Config) Validate() error {
 	}
 	for _, address := range c.Bootstrap {
 		host, port, err := net.SplitHostPort(address)
-		if err != nil || host == "" || port == "" {
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
 			return fmt.Errorf("bootstrap server %q is not host:port, as in kafka:9092", address)
 		}
 	}
