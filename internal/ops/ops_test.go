@@ -69,7 +69,11 @@ func TestProbes(t *testing.T) {
 		{"no member", "/readyz", with(func(s *session.Status) { s.Member = "" }), nil, 503, "no member"},
 		{"draining", "/readyz", with(func(s *session.Status) { s.Draining = true }), nil, 503, "draining"},
 		{"hung", "/readyz", with(func(s *session.Status) { s.Hung = true }), nil, 503, "hung"},
+		{"Kafka is away", "/readyz", session.Status{WaitingFor: "no Kafka broker answers"}, nil, 503, "not checked yet: no Kafka broker answers"},
 		{"verbose", "/readyz?verbose", ready, nil, 200, "generation: 3"},
+		{"verbose", "/readyz?verbose", session.Status{}, nil, 503, "member: none\ngeneration: 0\ndraining: false\ntasks: none\ncommits outstanding: 0\nwaiting for: nothing\nno worker"},
+		{"verbose", "/readyz?verbose", with(func(s *session.Status) { s.Tasks = map[string]int{"running": 3, "parked": 1} }), nil, 200, "tasks: parked 1, running 3\n"},
+		{"index", "/", ready, nil, 200, "/readyz"},
 		{"worker alive", "/worker-livez", ready, nil, 200, "ok"},
 		{"worker hung", "/worker-livez", with(func(s *session.Status) { s.Hung = true }), nil, 503, "hung"},
 	} {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -76,6 +79,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /{$}", s.index)
 	mux.HandleFunc("GET /livez", s.livez)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /worker-livez", s.workerLivez)
@@ -99,6 +103,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case st.Draining:
 		missing = "draining"
+	case !st.Worker && st.WaitingFor != "":
+		missing = "the worker's declarations are not checked yet: " + st.WaitingFor
 	case !st.Worker:
 		missing = "no worker is attached"
 	case st.Hung:
@@ -110,13 +116,34 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if r.URL.Query().Has("verbose") {
-		fmt.Fprintf(w, "worker attached: %v\nworker hung: %v\nmember: %q\ngeneration: %d\ndraining: %v\ntasks: %v\ncommits outstanding: %d\nwaiting for: %s\n",
-			st.Worker, st.Hung, st.Member, st.Generation, st.Draining, st.Tasks, st.Commits, st.WaitingFor)
+		fmt.Fprintf(w, "worker attached: %v\nworker hung: %v\nmember: %s\ngeneration: %d\ndraining: %v\ntasks: %s\ncommits outstanding: %d\nwaiting for: %s\n",
+			st.Worker, st.Hung, or(st.Member, "none"), st.Generation, st.Draining, byState(st.Tasks), st.Commits, or(st.WaitingFor, "nothing"))
 	}
 	if missing == "" {
 		missing = "ok"
 	}
 	fmt.Fprintln(w, missing)
+}
+
+func or(text, without string) string {
+	if text == "" {
+		return without
+	}
+	return text
+}
+
+// byState are counts, as in "parked 1, running 3".
+func byState(counts map[string]int) string {
+	var words []string
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", state, counts[state]))
+	}
+	return or(strings.Join(words, ", "), "none")
+}
+
+// index tells a person what there is.
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, "the pillion sidecar: /startupz /livez /readyz /readyz?verbose /worker-livez /metrics\n")
 }
 
 func (s *Server) workerLivez(w http.ResponseWriter, _ *http.Request) {
