@@ -58,9 +58,14 @@ func (p *pair) Run(ctx context.Context) error {
 	return nil
 }
 
+// drain hands everything over. A worker that has not connected yet has nothing to finish: it gets the
+// signal at once.
 func (p *pair) drain(s syscall.Signal) {
 	if p.child != nil {
 		p.child.ending(s)
+		if !p.sidecar.runner.Status().Worker {
+			p.child.signal(s)
+		}
 	}
 	p.sidecar.drain()
 }
