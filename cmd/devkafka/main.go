@@ -19,6 +19,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -57,6 +58,13 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var topics []string
 	fs := pflag.NewFlagSet("devkafka", pflag.ContinueOnError)
 	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, `devkafka - a Kafka in one process, for trying things out: it forgets everything when it ends
+
+  devkafka --topic words:4 --topic word-counts:4
+
+%s`, fs.FlagUsages())
+	}
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:9092", "address to listen on; port 0 takes a free one")
 	fs.StringArrayVar(&topics, "topic", nil, "topic to create, name:partitions or name:partitions:compact; may be repeated")
 	fs.IntVar(&c.autoCreate, "auto-create", 0, "create topics that clients ask for, with this many partitions; 0: do not")
@@ -117,6 +125,9 @@ func start(c config) (*kfake.Cluster, error) {
 		opts = append(opts, kfake.DataDir(c.data))
 	}
 	cluster, err := kfake.NewCluster(opts...)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("something listens on %s already: stop it, or choose another port with --listen", c.listen)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", c.listen, err)
 	}

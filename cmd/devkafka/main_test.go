@@ -124,6 +124,7 @@ func TestDataIsKept(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	running := begin(t)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -135,6 +136,7 @@ func TestRefusals(t *testing.T) {
 		{[]string{"--auto-create", "-1"}, 2, "number of partitions"},
 		{[]string{"--listen", "9092"}, 1, "host:port"},
 		{[]string{"--listen", "127.0.0.1:http"}, 1, "not a port"},
+		{[]string{"--listen", running.addr}, 1, "something listens on " + running.addr + " already: stop it, or choose another port with --listen"},
 		{[]string{"--listen", ":9092"}, 1, "name one address"},
 		{[]string{"--listen", "0.0.0.0:9092"}, 1, "name one address"},
 		{[]string{"--topic", "in valid:1"}, 2, "name of a topic"},
@@ -148,7 +150,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", c.args, code, out)
 		}
 	}
-	if out, err := command(t, "--help").CombinedOutput(); err != nil || !strings.Contains(string(out), "--topic") {
+	if out, err := command(t, "--help").CombinedOutput(); err != nil || !strings.Contains(string(out), "--topic") || !strings.HasPrefix(string(out), "devkafka - a Kafka") {
 		t.Errorf("--help: %v, %s", err, out)
 	}
 }

@@ -59,6 +59,13 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var topics, properties []string
 	fs := pflag.NewFlagSet("realkafka", pflag.ContinueOnError)
 	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, `realkafka - a real Kafka, run by hand; needs Java 17 or newer and, the first time, Maven
+
+  realkafka --port 9092 --topic words:4 --topic word-counts:4
+
+%s`, fs.FlagUsages())
+	}
 	fs.StringVar(&c.kafka.Version, "version", kafkaproc.Latest, "version of Kafka")
 	fs.IntVar(&c.kafka.Brokers, "brokers", 1, "number of brokers")
 	fs.IntVar(&c.kafka.Port, "port", 0, "port of the first broker on 127.0.0.1; 0 takes a free one")
