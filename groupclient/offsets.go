@@ -129,7 +129,7 @@ func (g *Group) repeat(ctx context.Context, try func(context.Context) (int16, er
 		if code == 0 || ruleOf(code, onOffsets) == ruleFindCoordinator {
 			g.client.ForgetCoordinator(coordinatorOf, g.cfg.Group)
 		}
-		if !sleep(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			return final(ctx, err)
 		}
 	}
@@ -177,17 +177,6 @@ func (g *Group) verdict(code int16) error {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	default:
 		return &RefusedError{Code: codeKafkaRefused, Message: err.Error()}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

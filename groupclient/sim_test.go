@@ -344,3 +344,14 @@ func TestSimulatedGroups(t *testing.T) {
 	}
 	t.Logf("%d tasks changed their owner", moves)
 }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -208,7 +208,7 @@ func (g *Group) fenceOne(ctx context.Context, transactional string) error {
 		} else if !kafka.Retriable(err) {
 			return err
 		}
-		if !sleep(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			return final(ctx, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (p *Producer) leaderEpoch(ctx context.Context, l *lane, next int64) int32 {
 			}
 		}
 		p.cluster.ForgetLeader(l.tp) // a later epoch has begun
-		if !pause(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			return -1
 		}
 	}

@@ -112,3 +112,15 @@ func equal(t testing.TB, what string, got, want []string) {
 		}
 	}
 }
+
+// pause waits, or says false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -97,7 +97,7 @@ func (l *lane) deliver(ctx context.Context, b *batch) {
 			return
 		}
 		l.trouble(o)
-		if !pause(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			b.commit.stop(b)
 			return
 		}

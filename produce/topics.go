@@ -74,7 +74,7 @@ func (p *Producer) target(ctx context.Context, name string) (*target, error) {
 		if attempt == 0 {
 			p.log.Warn("topic cannot be looked up, trying on", "topic", name, "error", err)
 		}
-		if !pause(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			return nil, &RejectedError{
 				Code:    protocol.CodeKafkaUnreachable,
 				Message: fmt.Sprintf("topic %q could not be looked up: %v", name, err),
@@ -168,17 +168,5 @@ func refusedTopic(name string, err error) *RejectedError {
 		Code:    protocol.CodeKafkaRefused,
 		Message: fmt.Sprintf("Kafka refuses topic %q: %v; check its name and the ACLs of this user", name, err),
 		Err:     err,
-	}
-}
-
-// pause waits, or says false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -60,7 +60,7 @@ func (s *replay) check(ctx context.Context) (plan, error) {
 		if attempt == 0 {
 			s.m.log.Warn("a table cannot be looked up, trying on", s.fields("error", err)...)
 		}
-		if !pause(ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(ctx, attempt) {
 			return p, ctx.Err()
 		}
 	}
@@ -231,16 +231,4 @@ func (s *replay) retention(ctx context.Context) (time.Duration, error) {
 		return -1, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil
-}
-
-// pause waits, or says false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -186,7 +186,7 @@ func (s *replay) stableEnd() (int64, error) {
 		if err == nil || s.ctx.Err() != nil || !s.passes(err, time.Since(began)) {
 			return end, err
 		}
-		if !pause(s.ctx, kafka.Backoff(attempt)) {
+		if !kafka.Pause(s.ctx, attempt) {
 			return 0, s.ctx.Err()
 		}
 	}

@@ -112,25 +112,14 @@ func (p *pump) run(ctx context.Context) error {
 		if failure = err; attempt == silentAttempts {
 			p.f.log.Warn("reading a partition is interrupted", "topic", p.Topic, "partition", p.tp.Partition, "offset", p.pos.Next, "error", err)
 		}
-		if err := pause(ctx, kafka.Backoff(attempt)); err != nil {
-			return err
+		if !kafka.Pause(ctx, attempt) {
+			return ctx.Err()
 		}
 	}
 }
 
 // silentAttempts is how many attempts fail in silence: a leader that moves costs one or two.
 const silentAttempts = 2
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // read decodes what comes in at a seat until an error, which may be errReached. It says whether
 // anything came in before.

@@ -97,7 +97,7 @@ func (b *broker) send(ctx context.Context, x Exchange) error {
 func (b *broker) sendAgain(ctx context.Context, x Exchange) error {
 	for attempt := 0; ; attempt++ {
 		err := b.send(ctx, x)
-		if err == nil || attempt == 2 || !lost(err) || !pause(ctx, attempt-1) {
+		if err == nil || attempt == 2 || !lost(err) || !Pause(ctx, attempt-1) {
 			return err
 		}
 	}

@@ -140,7 +140,7 @@ func (c *Client) any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 				break
 			}
 		}
-		if !pause(ctx, attempt) {
+		if !Pause(ctx, attempt) {
 			return nil, c.unreachable(ctx, failure)
 		}
 	}
@@ -183,7 +183,7 @@ func (c *Client) toController(ctx context.Context, req kmsg.Request) (kmsg.Respo
 			return resp, err
 		}
 		c.forgetController()
-		if !pause(ctx, attempt) {
+		if !Pause(ctx, attempt) {
 			return nil, err
 		}
 	}

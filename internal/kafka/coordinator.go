@@ -68,7 +68,7 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key stri
 		if resp.ErrorCode != 0 && !Retriable(err) {
 			return -1, err
 		}
-		if said = err; !pause(ctx, attempt) {
+		if said = err; !Pause(ctx, attempt) {
 			return -1, endOf(ctx, said, err)
 		}
 	}
@@ -112,7 +112,7 @@ func (c *Client) toCoordinator(ctx context.Context, kind CoordinatorKind, key st
 			return resp, err
 		}
 		c.ForgetCoordinator(kind, key)
-		if !pause(ctx, attempt) {
+		if !Pause(ctx, attempt) {
 			return nil, fmt.Errorf("coordinator of %s %s: %w", kind, key, err)
 		}
 	}

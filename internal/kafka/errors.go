@@ -198,8 +198,8 @@ func Backoff(attempt int) time.Duration {
 	return limit/2 + rand.N(limit/2+1)
 }
 
-// pause waits before the next attempt. False: the context ends first.
-func pause(ctx context.Context, attempt int) bool {
+// Pause waits for the Backoff of the attempt. False: the context ends first.
+func Pause(ctx context.Context, attempt int) bool {
 	timer := time.NewTimer(Backoff(attempt))
 	defer timer.Stop()
 	select {

@@ -108,7 +108,7 @@ func settled(t *testing.T, kind CoordinatorKind, c *Client, id string, send func
 			return code
 		}
 		c.ForgetCoordinator(kind, id)
-		if !pause(ctx, attempt) {
+		if !Pause(ctx, attempt) {
 			t.Fatal(CodeName(code))
 		}
 	}
@@ -195,7 +195,7 @@ func TestRealRestart(t *testing.T) {
 		// The kernel accepts, the paused broker does not answer: each call makes its connection, but
 		// for a few that were there.
 		for ctx := soon(t); dialer.dials.Load() < pooled-3; {
-			if !pause(ctx, 0) {
+			if !Pause(ctx, 0) {
 				t.Fatal("no connections")
 			}
 		}
@@ -321,7 +321,7 @@ func testRealStop(t *testing.T, k *kafkatest.RealCluster, c *Client, group strin
 			moved = coordinator
 		}
 		end()
-		if ctx.Err() != nil || !pause(ctx, 0) {
+		if ctx.Err() != nil || !Pause(ctx, 0) {
 			t.Fatalf("no other coordinator: %v", err)
 		}
 	}

@@ -260,7 +260,7 @@ func (c *Client) leader(ctx context.Context, tp TopicPartition) (node, leaderEpo
 		if code, _ := CodeOf(err); code == codeUnknownTopic || !Retriable(err) {
 			return -1, -1, err
 		}
-		if said = err; !pause(ctx, attempt) {
+		if said = err; !Pause(ctx, attempt) {
 			return -1, -1, endOf(ctx, said, err)
 		}
 	}
@@ -315,7 +315,7 @@ func (c *Client) findController(ctx context.Context) (int32, error) {
 		c.mu.Lock()
 		node = c.controller
 		c.mu.Unlock()
-		if node < 0 && !pause(ctx, attempt) {
+		if node < 0 && !Pause(ctx, attempt) {
 			return -1, c.unreachable(ctx, errors.New("the cluster has no controller"))
 		}
 	}

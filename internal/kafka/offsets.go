@@ -40,7 +40,7 @@ func (c *Client) ListOffsets(ctx context.Context, at int64, committed bool, tps 
 		if err == nil && len(search.open) == 0 {
 			break
 		}
-		if err != nil || !pause(ctx, search.attempt) {
+		if err != nil || !Pause(ctx, search.attempt) {
 			return search.give(ctx, err)
 		}
 	}
@@ -208,7 +208,7 @@ func (c *Client) EpochEnd(ctx context.Context, tp TopicPartition, leaderEpoch in
 			return endEpoch, endOffset, err
 		}
 		c.ForgetLeader(tp)
-		if said = err; !pause(ctx, attempt) {
+		if said = err; !Pause(ctx, attempt) {
 			return -1, -1, endOf(ctx, said, err)
 		}
 	}

@@ -39,7 +39,7 @@ func (c *Client) CreateTopics(ctx context.Context, specs ...TopicSpec) map[strin
 				again = append(again, spec)
 			}
 		}
-		if specs = again; len(specs) > 0 && !pause(ctx, attempt) {
+		if specs = again; len(specs) > 0 && !Pause(ctx, attempt) {
 			break
 		}
 	}
@@ -106,7 +106,7 @@ func (c *Client) awaitLeaders(ctx context.Context, results map[string]error) {
 				waiting = append(waiting, name)
 			}
 		}
-		if names = waiting; len(names) > 0 && !pause(ctx, attempt) {
+		if names = waiting; len(names) > 0 && !Pause(ctx, attempt) {
 			return
 		}
 	}
@@ -142,7 +142,7 @@ func (c *Client) TopicConfigs(ctx context.Context, topic string, keys ...string)
 		}
 		if code := resp.Resources[0].ErrorCode; code != 0 {
 			err := &Error{Code: code, What: what}
-			if code == codeUnknownTopic || !Retriable(err) || !pause(ctx, attempt) {
+			if code == codeUnknownTopic || !Retriable(err) || !Pause(ctx, attempt) {
 				return nil, err
 			}
 			continue
