@@ -126,6 +126,32 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// An error beside records is nothing that Kafka does. What they took of the room comes back (scripted
+// looks at it), or a few of them would stop every partition.
+func TestRecordsBesideAnErrorGiveTheirRoomBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript()
+		large := handmade{records: []kafkatest.Record{{Value: make([]byte, 200<<10)}}}.encode(t)
+		var fetches atomic.Int32
+		s.steps(func(req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
+			return reply(req, func(_ kmsg.FetchRequestTopicPartition, out *kmsg.FetchResponseTopicPartition) {
+				if out.RecordBatches = large; fetches.Add(1) <= 10 {
+					out.ErrorCode = codeNotLeader
+				}
+			}), nil
+		})
+		f, stop := scripted(t, s, func(c *Config) { c.PartitionBytes, c.ResponseBytes, c.BufferBytes = 64<<10, 256<<10, 1<<20 })
+		defer stop()
+		c := newCollector(t)
+		in := part("t", 0, c)
+		in.Until = 1
+		f.Add(in)
+		if err := c.end(); err != nil || len(c.records) != 1 {
+			t.Errorf("%v, %d records", err, len(c.records))
+		}
+	})
+}
+
 func TestBatchLargerThanTheBuffersIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()

@@ -170,11 +170,11 @@ func (n *node) answer(x *exchange, err error) {
 		p := &x.parts[i]
 		s := p.seat
 		s.asked = false
+		if p.buf != nil && (s.left || p.code != 0) { // nobody will look at it
+			p.buf.done()
+		}
 		switch {
 		case s.left:
-			if p.buf != nil {
-				p.buf.done()
-			}
 		case err != nil:
 			s.end(err)
 		case !p.answered:
