@@ -34,7 +34,7 @@ type lane struct {
 	sequence int32     // of the next batch that is stamped
 	next     int64     // the end of the log, as far as this lane knows
 	missing  time.Time // since when the topic is not there
-	troubled bool      // the last attempt failed
+	troubled bool      // the last attempts failed, and it is logged
 }
 
 func newLane(p *Producer, tp kafka.TopicPartition) *lane {
@@ -96,7 +96,9 @@ func (l *lane) deliver(ctx context.Context, b *batch) {
 			l.recovered()
 			return
 		}
-		l.trouble(o)
+		if attempt > 0 { // one is nothing: a leader that moved, a coordinator that still loads
+			l.trouble(o)
+		}
 		if !kafka.Pause(ctx, attempt) {
 			b.commit.stop(b)
 			return
