@@ -9,7 +9,6 @@ import (
 
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/internal/gate"
-	"github.com/pillion/pillion/internal/kafka"
 )
 
 // Request is one source partition of an open task.
@@ -27,11 +26,8 @@ type Request struct {
 
 // Handler hears of requests. Its methods must not block.
 type Handler interface {
-	// Sent says that the records before next are in the gate's queue.
-	Sent(r Request, next int64)
-	// LostPosition says that the log does not hold the position any more. logStart and end are what
-	// it holds now, -1 when that cannot be told. The request has ended.
-	LostPosition(r Request, code, message string, logStart, end int64)
+	// LostPosition says that the log does not hold the position any more. The request has ended.
+	LostPosition(r Request, message string)
 	// Failed says that repeating does not help. The request has ended.
 	Failed(r Request, err error)
 }
@@ -41,14 +37,8 @@ type Fetcher interface {
 	Add(p fetch.Partition) (remove func())
 }
 
-// cluster is what is needed of *kafka.Client.
-type cluster interface {
-	ListOffsets(ctx context.Context, at int64, committed bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error)
-}
-
 // Config says what to feed with.
 type Config struct {
-	Client  *kafka.Client
 	Fetcher Fetcher
 	Handler Handler
 	Logger  hclog.Logger
@@ -56,13 +46,6 @@ type Config struct {
 
 // Validate fills in the defaults and says what is wrong.
 func (c *Config) Validate() error {
-	if c.Client == nil {
-		return errors.New("feed: no client")
-	}
-	return c.settings()
-}
-
-func (c *Config) settings() error {
 	if c.Fetcher == nil || c.Handler == nil {
 		return errors.New("feed: a fetcher and a handler are needed")
 	}
@@ -74,9 +57,8 @@ func (c *Config) settings() error {
 
 // Feeder feeds source partitions. Its methods may be called from several goroutines.
 type Feeder struct {
-	cfg     Config
-	cluster cluster
-	log     hclog.Logger
+	cfg Config
+	log hclog.Logger
 
 	work sync.WaitGroup // pumps that have not stopped
 
@@ -90,14 +72,7 @@ func New(cfg Config) (*Feeder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return newFeeder(cfg, cfg.Client)
-}
-
-func newFeeder(cfg Config, c cluster) (*Feeder, error) {
-	if err := cfg.settings(); err != nil {
-		return nil, err
-	}
-	return &Feeder{cfg: cfg, cluster: c, log: cfg.Logger, pumps: map[*pump]struct{}{}}, nil
+	return &Feeder{cfg: cfg, log: cfg.Logger, pumps: map[*pump]struct{}{}}, nil
 }
 
 // Run feeds until ctx ends, then stops all requests and waits for them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/pillion/pillion/internal/gate"
 	"github.com/pillion/pillion/internal/kafka"
 	"github.com/pillion/pillion/internal/kafkatest"
-	"github.com/pillion/pillion/protocol"
 	"github.com/pillion/pillion/protocol/frame"
 )
 
@@ -64,20 +64,10 @@ func (w *worker) Enqueue(_ *gate.Gate, _ uint32, b []byte) {
 		}
 		w.records = append(w.records, fmt.Sprintf("%d:%s", r.Offset, r.Key))
 	}
+	w.sent <- f.Next
 }
 
-func (w *worker) Sent(_ Request, next int64) {
-	w.mu.Lock()
-	if w.next != next {
-		w.t.Errorf("Sent(%d), the queue is at %d", next, w.next)
-	}
-	w.mu.Unlock()
-	w.sent <- next
-}
-
-func (w *worker) LostPosition(_ Request, code, _ string, start, end int64) {
-	w.ends <- fmt.Sprintf("%s %d %d", code, start, end)
-}
+func (w *worker) LostPosition(_ Request, message string) { w.ends <- "lost: " + message }
 
 func (w *worker) Failed(_ Request, err error) { w.ends <- "failed: " + err.Error() }
 
@@ -133,7 +123,7 @@ func feeding(t testing.TB, addrs []string, h Handler) *Feeder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := New(Config{Client: client, Fetcher: fetcher, Handler: h})
+	f, err := New(Config{Fetcher: fetcher, Handler: h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +171,8 @@ func testLost(t *testing.T, addrs []string) {
 	f := feeding(t, addrs, w)
 	for _, position := range []int64{3, 11} {
 		f.Start(w.request("lost", position))
-		if e := w.end(); e != protocol.CodeLostPosition+" 5 10" {
+		want := fmt.Sprintf("lost: task set/0, source lost/0, position %d: lost/0: position %[1]d is out of range, the log has 5 to 10", position)
+		if e := w.end(); e != want {
 			t.Errorf("position %d: %s", position, e)
 		}
 	}
@@ -201,7 +192,7 @@ func testRecreated(t *testing.T, addrs []string) {
 	w.until(10)
 	kafkatest.DeleteTopic(t, addrs, "again")
 	kafkatest.CreateTopic(t, addrs, "again", 1, nil)
-	if e := w.end(); e != protocol.CodeRecreated+" 0 0" {
+	if e := w.end(); !strings.Contains(e, "lost: task set/0, source again/0, position 0: topic again was deleted and created again") {
 		t.Errorf("%s", e)
 	}
 }
@@ -239,11 +230,12 @@ func TestEnds(t *testing.T) {
 	}{
 		{fetch.ErrStopped, ""},
 		{nil, ""},
-		{&fetch.TruncatedError{}, protocol.CodeTruncated + " -1 -1"},
+		{&fetch.TruncatedError{Topic: "in", Position: 9, LastEpoch: 4, EndEpoch: 3, EndOffset: 7}, "lost: task set/0, source in/0, position 0: " +
+			"in/0: position 9 was read in leader epoch 4, which now ends at 7 (epoch 3): the log was truncated"},
 		{errors.New("odd"), "failed: reading task set/0, source in/0, position 0: odd"},
 	} {
 		w := newWorker(t)
-		f, err := newFeeder(Config{Fetcher: stuck{c.err}, Handler: w}, nowhere{})
+		f, err := New(Config{Fetcher: stuck{c.err}, Handler: w})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,11 +252,4 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%v: %s", c.err, <-w.ends)
 		}
 	}
-}
-
-// nowhere is a Kafka that is away.
-type nowhere struct{}
-
-func (nowhere) ListOffsets(context.Context, int64, bool, ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
-	return nil, kafka.ErrUnreachable
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/internal/gate"
-	"github.com/pillion/pillion/internal/kafka"
-	"github.com/pillion/pillion/protocol"
 	"github.com/pillion/pillion/protocol/frame"
 )
 
@@ -60,12 +57,8 @@ func (p *pump) stop() {
 }
 
 // Frame sends a frame to the worker when gate and credit allow it.
-func (p *pump) Frame(ctx context.Context, f []byte, at fetch.Position) error {
-	if err := p.r.Gate.Send(ctx, p.r.Stream, f); err != nil {
-		return err
-	}
-	p.feeder.cfg.Handler.Sent(p.r, at.Next)
-	return nil
+func (p *pump) Frame(ctx context.Context, f []byte, _ fetch.Position) error {
+	return p.r.Gate.Send(ctx, p.r.Stream, f)
 }
 
 // Progress is of no interest: a position that moves comes with a frame.
@@ -74,20 +67,14 @@ func (p *pump) Progress(fetch.Position) {}
 // Stopped draws the conclusion from the end.
 func (p *pump) Stopped(err error) {
 	f := p.feeder
+	defer f.work.Done()
 	f.mu.Lock()
 	silent := p.stopped || f.ctx.Err() != nil
-	ctx := f.ctx
 	delete(f.pumps, p)
 	f.mu.Unlock()
-	if silent || ended(err) {
-		f.work.Done()
-		return
+	if !silent && !ended(err) {
+		p.conclude(err)
 	}
-	// Where the log is now may have to be asked, which the fetcher's goroutine must not wait for.
-	go func() {
-		defer f.work.Done()
-		p.conclude(ctx, err)
-	}()
 }
 
 // ended says that the request was to end: nothing is wrong with the partition.
@@ -95,44 +82,23 @@ func ended(err error) bool {
 	return err == nil || errors.Is(err, gate.ErrClosed) || errors.Is(err, fetch.ErrStopped) || errors.Is(err, context.Canceled)
 }
 
-func (p *pump) conclude(ctx context.Context, err error) {
+// conclude tells the handler the end.
+func (p *pump) conclude(err error) {
 	var (
 		out       *fetch.OutOfRangeError
 		truncated *fetch.TruncatedError
 		recreated *fetch.RecreatedError
 	)
 	where := fmt.Sprintf("task %s, source %s/%d, position %d", p.r.Task, p.r.Topic, p.r.Partition, p.r.Position)
-	switch {
-	case errors.As(err, &out):
-		p.lost(protocol.CodeLostPosition, fmt.Sprintf("%s: %v", where, err), out.LogStart, out.End)
-	case errors.As(err, &truncated):
-		start, end := p.bounds(ctx)
-		p.lost(protocol.CodeTruncated, fmt.Sprintf("%s: %v", where, err), start, end)
-	case errors.As(err, &recreated):
-		start, end := p.bounds(ctx)
-		p.lost(protocol.CodeRecreated, fmt.Sprintf("%s: %v", where, err), start, end)
-	default:
-		p.feeder.log.Error("a source cannot be read", "task", p.r.Task, "topic", p.r.Topic, "partition", p.r.Partition, "error", err)
-		p.feeder.cfg.Handler.Failed(p.r, fmt.Errorf("reading %s: %w", where, err))
+	lost := errors.As(err, &out) || errors.As(err, &truncated) || errors.As(err, &recreated)
+	what := "a source cannot be read"
+	if lost {
+		what = "the position of a source is gone"
 	}
-}
-
-func (p *pump) lost(code, message string, start, end int64) {
-	p.feeder.log.Error("the position of a source is gone", "task", p.r.Task, "topic", p.r.Topic, "partition", p.r.Partition, "error", message)
-	p.feeder.cfg.Handler.LostPosition(p.r, code, message, start, end)
-}
-
-// bounds is what the log holds now.
-func (p *pump) bounds(ctx context.Context) (start, end int64) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	tp := kafka.TopicPartition{Topic: p.r.Topic, Partition: p.r.Partition}
-	at := func(place int64) int64 {
-		found, err := p.feeder.cluster.ListOffsets(ctx, place, false, tp)
-		if err != nil || found[tp].Err != nil {
-			return -1
-		}
-		return found[tp].Offset
+	p.feeder.log.Error(what, "task", p.r.Task, "topic", p.r.Topic, "partition", p.r.Partition, "error", err)
+	if lost {
+		p.feeder.cfg.Handler.LostPosition(p.r, fmt.Sprintf("%s: %v", where, err))
+		return
 	}
-	return at(kafka.Earliest), at(kafka.Latest)
+	p.feeder.cfg.Handler.Failed(p.r, fmt.Errorf("reading %s: %w", where, err))
 }

@@ -73,9 +73,7 @@ func (p feedPort) Start(e session.StartFeed, g *gate.Gate) func() {
 // applies on_lost_position.
 type feedEvents struct{ post func(session.Event) }
 
-func (h feedEvents) Sent(feed.Request, int64) {}
-
-func (h feedEvents) LostPosition(r feed.Request, _, message string, _, _ int64) {
+func (h feedEvents) LostPosition(r feed.Request, message string) {
 	h.post(session.StreamFailed{Stream: r.Stream, Code: protocol.CodeLostPosition, Message: message, Reopen: true})
 }
 

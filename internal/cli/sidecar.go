@@ -104,9 +104,7 @@ func (c *sidecar) makeDataPath() (err error) {
 	if err != nil {
 		return err
 	}
-	c.feed, err = feed.New(feed.Config{
-		Client: c.client, Fetcher: c.fetcher, Handler: feedEvents{post}, Logger: c.log.Named("feed"),
-	})
+	c.feed, err = feed.New(feed.Config{Fetcher: c.fetcher, Handler: feedEvents{post}, Logger: c.log.Named("feed")})
 	if err != nil {
 		return err
 	}
