@@ -17,6 +17,7 @@
 // their ends and the worker has said ready.
 // INVARIANT: commits of a task are answered in order; when one is not committed, all later ones of
 // its epoch fail alike, and the task gets a new epoch.
-// INVARIANT: after lost nothing of the epoch is committed.
+// INVARIANT: after the membership is lost nothing of its tasks is committed. After any other lost no
+// commit of the epoch begins; those that had arrived whole before come to their ends.
 // INVARIANT: the follow-up join (ReleaseTasks) comes after the release was written or can no longer be.
 package session
