@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -134,6 +134,69 @@ async def test_two_commits_on_their_way_do_not_repeat_rows() -> None:
         await s.worker.committed(second)
         assert await commits[1]
         assert dict(store.items()) == {b"a1": b"1", b"a2": b"2", b"both": b"2"}
+
+
+@run
+async def test_a_cancelled_commit_goes_on() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        counts = s.tables[task]["counts"]
+        commits: list[asyncio.Task[pillion.Committed | None]] = []
+        for value in (b"1", b"2"):
+            batch = await s.records(fake, b"x")
+            counts[b"both"] = value
+            commits.append(asyncio.create_task(s.tables.commit(batch)))
+            await asyncio.sleep(0)
+        first, second = await s.worker.commit(), await s.worker.commit()
+        for commit in commits:
+            commit.cancel()
+        await asyncio.wait(commits)
+        assert counts[b"both"] == b"2"
+        await s.worker.committed(first)
+        await s.worker.committed(second)
+        commit = await s.commit(await s.records(fake, b"y"))
+        assert commit.changelog == {}
+        assert dict(s.stores.open(task, "counts").items()) == {b"both": b"2"}
+
+
+@run
+async def test_a_commit_goes_no_further_than_its_batch() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        first = await s.records(fake, b"x", b"y")
+        second = await s.records(fake, b"z")
+        assert (await s.commit(first)).message.source_next == {"words": 2}
+        assert (await s.commit(second)).message.source_next == {"words": 3}
+        assert (await s.commit(first)).message.source_next == {"words": 3}
+        await s.records(fake, b"z")
+        done, commit = await asyncio.gather(s.tables.commit(task), s.answer())
+        assert done is not None
+        assert commit.message.source_next == {"words": 4}
+
+
+@run
+async def test_a_store_that_cannot_take_a_commit_comes_anew() -> None:
+    class Full(pillion.MemoryStore):
+        def apply_commit(self, writes: Mapping[bytes, bytes | None], checkpoint: str) -> None:
+            raise pillion.StoreError("the disk is full")
+
+    class Stores(pillion.MemoryStores):
+        def open(self, task: pillion.Task, table: str) -> pillion.MemoryStore:
+            return Full()
+
+    async with stage() as s:
+        s.tables = pillion.Tables(s.conn, Stores())
+        fake, task = await s.start()
+        batch = await s.records(fake, b"x")
+        await s.worker.records(fake, "words", [(b"k", b"never seen")])
+        s.tables[task]["counts"][b"a"] = b"1"
+        await s.commit(batch)  # it is in Kafka
+        error = await s.worker.expect(m.Error)
+        assert (error.code, error.message) == ("store_open_failed", "the disk is full")
+        following = asyncio.create_task(s.event(pillion.Lost))
+        await s.worker.lose(fake, "store_open_failed")
+        await following
+        await s.start()
 
 
 @run

@@ -6,10 +6,12 @@ each; user code sees the same events and needs to act on Records alone. What it 
 overlay; commit() sends the overlay as changelog and moves it into the store once it is committed.
 
 INVARIANT: a store takes a commit only after it was committed, and only in the epoch it was made in.
+INVARIANT: a commit ends by its answer, whether or not somebody still waits for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from types import TracebackType
 
@@ -100,7 +102,27 @@ class _TaskTables:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.tables: dict[str, TableView] = {}
-        self.next: dict[str, int] = {}  # positions after the batches that user code has taken
+        self._next: dict[str, int] = {}  # positions after the batches that user code has taken
+        self._taken: dict[tuple[str, int], dict[str, int]] = {}  # those after each, by its end
+        self._told: dict[str, int] = {}  # by the commits so far
+
+    def take(self, batch: Batch) -> None:
+        """User code gets a batch."""
+        self._next[batch.topic] = batch.next_offset
+        self._taken[batch.topic, batch.next_offset] = dict(self._next)
+
+    def positions(self, of: Batch | None) -> dict[str, int]:
+        """What a commit names: the ends of what was taken up to the batch, or of everything."""
+        if of is None:
+            return self._next
+        return self._taken.get((of.topic, of.next_offset), self._told)
+
+    def told(self, positions: dict[str, int]) -> None:
+        """A commit with these positions is on its way."""
+        self._told = dict(positions)
+        for end, after in list(self._taken.items()):
+            if all(offset <= positions.get(topic, -1) for topic, offset in after.items()):
+                del self._taken[end]
 
     def close(self) -> None:
         for table in self.tables.values():
@@ -159,44 +181,71 @@ class Tables:
     async def __anext__(self) -> ev.Event:
         self._leave()
         event = await self.conn.__anext__()
+        while isinstance(event, ev.Records) and self._of(event.task) is None:
+            event = await self.conn.__anext__()  # its store has failed; Lost is on its way
         try:
             self._handle(event)
         except StoreError as error:
-            # The store is of no use now. The sidecar opens the task anew.
-            logger.warning("%s", error)
-            self._drop(event.task.name)  # type: ignore[union-attr]
             table = event.table if isinstance(event, ev.Restore | ev.Reset) else ""
-            self.conn.fail(event.task, error.message, table=table)  # type: ignore[union-attr]
+            self._failed(event.task, error, table)  # type: ignore[union-attr]
         return event
 
     async def commit(
         self, of: Batch | ev.Records | Task, *, outputs: Outputs | None = None
     ) -> Committed | None:
-        """Commit what the task wrote and consumed since its last commit, and outputs.
+        """Commit what the task wrote, the records up to this batch (or all taken), and outputs.
 
         Returns None when the epoch or the connection ended first: Lost follows, and the records
-        come again. Raises the CommitError when another attempt would end alike.
+        come again. Raises the CommitError when another attempt would end alike. A commit that is
+        cancelled goes on nevertheless: make the next one, and do not repeat its outputs.
         """
+        batch = of.batch if isinstance(of, ev.Records) else None if isinstance(of, Task) else of
         task = of if isinstance(of, Task) else of.task
         mine = self._tasks.get(task.name)
         if mine is None or mine.task is not task:
             return None
         layers = {name: table.begin_commit() for name, table in mine.tables.items()}
         changelog = {name: list(rows.items()) for name, rows in layers.items() if rows}
-        done: Committed | None = None
+        positions = mine.positions(batch)
         try:
-            done = await self.conn.commit(task, mine.next, changelog=changelog, outputs=outputs)  # type: ignore[arg-type]
+            sent = self.conn.commit(task, positions, changelog=changelog, outputs=outputs)
+        except BaseException:
+            for name, layer in layers.items():
+                mine.tables[name].end_commit(layer, None)
+            raise
+        mine.told(positions)
+        sent.add_done_callback(lambda ended: self._settle(mine, layers, ended))
+        try:
+            return await asyncio.shield(sent)
         except (CommitError, ConnectionLost) as error:
             if not error.retriable:
                 raise
             logger.info("%s", error)
-        finally:
-            if self._tasks.get(task.name) is mine:
-                checkpoints: Mapping[str, str] = done.checkpoints if done else {}
-                for name, layer in layers.items():
-                    # A table that was not written has no new checkpoint, and nothing to move.
-                    mine.tables[name].end_commit(layer, checkpoints.get(name))
-        return done
+            return None
+
+    def _settle(
+        self,
+        mine: _TaskTables,
+        layers: Mapping[str, dict[bytes, bytes | None]],
+        ended: asyncio.Future[Committed],
+    ) -> None:
+        """A commit has its answer."""
+        failed = ended.cancelled() or ended.exception() is not None
+        if failed or self._of(mine.task) is not mine:
+            return  # the epoch is over, and what it wrote with it
+        checkpoints = ended.result().checkpoints
+        try:
+            for name, layer in layers.items():
+                # A table that was not written has no new checkpoint, and nothing to move.
+                mine.tables[name].end_commit(layer, checkpoints.get(name))
+        except StoreError as error:
+            self._failed(mine.task, error)
+
+    def _failed(self, task: Task, error: StoreError, table: str = "") -> None:
+        """A store is of no use now. The sidecar opens the task anew."""
+        logger.warning("%s", error)
+        self._drop(task.name)
+        self.conn.fail(task, error.message, table=table)
 
     def _handle(self, event: ev.Event) -> None:
         match event:
@@ -208,7 +257,7 @@ class Tables:
                     tables.tables[batch.name].store.apply(batch)
             case ev.Records(task, batch):
                 if tables := self._of(task):
-                    tables.next[batch.topic] = batch.next_offset
+                    tables.take(batch)
             case ev.Restored(task):
                 if tables := self._of(task):
                     for table in tables.tables.values():
