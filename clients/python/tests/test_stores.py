@@ -54,7 +54,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert path.with_name(path.name + ".bad-1").read_bytes() == content
     assert caplog.messages == [
         f"the store {path} is damaged (file is not a database); it is kept as "
-        f"{path.name}.bad-1 (store_open_failed)"
+        f"{path.name}.bad-1, and the table is restored from Kafka (store_open_failed)"
     ]
 
 
@@ -81,7 +81,10 @@ def test_rows_of_another_topic_are_set_aside(
     other = pillion.SqliteStore(tmp_path / "f", "t two/0")
     assert (len(other), other.checkpoint()) == (0, None)
     other.close()
-    assert "holds 't one/0', not 't two/0'" in caplog.text
+    assert (
+        "holds 't one/0', not 't two/0' (each group needs its own directory); it is kept as f.bad-1"
+        in caplog.text
+    )
 
 
 def test_damage_that_shows_later_is_set_aside(

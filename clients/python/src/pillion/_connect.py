@@ -34,6 +34,11 @@ def connect(
     url is ``ws://host:port`` or ``unix:/path``; without it PILLION_URL counts. token is the secret
     itself; without it the file that PILLION_TOKEN_FILE names is read at each connect.
 
+    sets and globals say what is read and which tables are kept, outputs which other topics commits
+    may write to. group is the consumer group, unless the sidecar's group_id overrules it. name is
+    how the sidecar's log calls this program. replicas (standby copies of each task) and advertise
+    (an address that other workers are told) are for later versions of the sidecar.
+
     window is how many bytes the sidecar may send ahead, for the connection and for each stream;
     max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
     tried again for ever, with one sentence on stderr after three seconds; with connect_timeout

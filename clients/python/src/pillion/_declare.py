@@ -26,7 +26,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A read-only table of a set: its truth is a topic that others write."""
+    """A read-only table of a set: its truth is a topic that others write.
+
+    The topic is partitioned like the set's sources, by the same keys. The table is whole before the
+    first record comes, and follows its topic from then on.
+    """
 
     name: str
     topic: str
@@ -34,7 +38,7 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """A read-only table of which this worker holds every partition."""
+    """A read-only table of which this worker holds every partition: Tables.lookup finds a key."""
 
     name: str
     topic: str
@@ -42,7 +46,10 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Source topics that are read together, by partition, and the tables kept with them."""
+    """Source topics that are read together, and the tables kept with them: one task per partition.
+
+    All their topics have the same number of partitions. A task sees the rows of its partition only.
+    """
 
     name: str
     sources: Sequence[str]

@@ -197,7 +197,10 @@ class SqliteStore:
                 cast("list[tuple[str, str | None]]", db.execute("SELECT * FROM meta").fetchall())
             )
         if found.get("identity") != identity:
-            raise self._set_aside(f"holds {found.get('identity')!r}, not {identity!r}")
+            raise self._set_aside(
+                f"holds {found.get('identity')!r}, not {identity!r} "
+                "(each group needs its own directory)"
+            )
         self._checkpoint = self._written = found.get("checkpoint")
 
     def _let_go(self) -> None:
@@ -214,7 +217,10 @@ class SqliteStore:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 self.path.with_name(self.path.name + suffix).rename(f"{aside}{suffix}")
-        error = StoreCorrupt(f"the store {self.path} {why}; it is kept as {aside.name}")
+        error = StoreCorrupt(
+            f"the store {self.path} {why}; it is kept as {aside.name}, "
+            "and the table is restored from Kafka"
+        )
         notice(str(error))
         return error
 
