@@ -17,7 +17,7 @@ help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 setup: ## get everything that is needed to work here: .venv and bin/
-	@scripts/check-tools go cc python
+	@scripts/check-tools go python
 	@scripts/setup-python
 	@$(MAKE) --no-print-directory build
 
@@ -33,6 +33,7 @@ test: ## everything: test-fast, every fuzz target, and tests on real Kafka (Java
 	@scripts/test-kafka
 
 test-fast: setup ## linters and the tests that need no Java
+	@scripts/check-tools cc
 	@scripts/test-fast
 
 test-kafka: ## only the tests on real Kafka

@@ -92,7 +92,7 @@ func (c *child) Run(ctx context.Context, drained <-chan struct{}) (int, error) {
 func (c *child) once(ctx context.Context, drained <-chan struct{}) (code int, killed bool, err error) {
 	cmd := exec.Command(c.command[0], c.command[1:]...)
 	cmd.Env = c.env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = ownGroup()
 	stdout, stderr := c.pipe(c.out), c.pipe(c.errOut)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = c.patience // a child of the worker's own may outlive it, and hold its output
