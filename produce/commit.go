@@ -191,6 +191,7 @@ func (c *commit) verdict() error {
 		Code:    c.code,
 		Message: fmt.Sprintf("%d of %d batches are in Kafka, of %d it is not known: %v", n[landed], all, n[underway]+n[doubtful]+n[unknown], c.cause),
 		Err:     c.cause,
+		Ended:   c.done,
 	}
 }
 

@@ -13,7 +13,7 @@
 //
 // A batch whose end cannot be told within DeliveryTimeout makes its commit an *UnknownError, but it
 // stays at the head of its lane until Kafka has answered: nothing else is written to that partition
-// before, so that a late landing can never come after newer records.
+// before, so that a late landing can never come after newer records. UnknownError.Ended tells when.
 //
 // INVARIANT: a batch that may have reached a broker is repeated with the same producer id, epoch and
 // sequence, or never again.

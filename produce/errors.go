@@ -18,6 +18,7 @@ type UnknownError struct {
 	Code    string
 	Message string
 	Err     error
+	Ended   <-chan struct{} // closed when nothing of the commit can land any more
 }
 
 func (e *UnknownError) Error() string {

@@ -177,6 +177,18 @@ func TestLateLandingComesBeforeWhatFollows(t *testing.T) {
 		if !errors.As(err, &unknown) || unknown.Code != protocol.CodeKafkaUnreachable {
 			t.Fatalf("got %v", err)
 		}
+		landed := func() bool {
+			synctest.Wait()
+			select {
+			case <-unknown.Ended:
+				return true
+			default:
+				return false
+			}
+		}
+		if landed() {
+			t.Error("it has ended while it may still land")
+		}
 		// The next commit waits behind the one in doubt; while that lasts, nothing of it is sent.
 		_, err = p.Write(t.Context(), []Write{changelog("topic", 0, writes(kv("b", "2")))})
 		var rejected *RejectedError
@@ -191,6 +203,9 @@ func TestLateLandingComesBeforeWhatFollows(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		equal(t, "log", m.logs[first].records, []string{"a=1", "c=3"})
+		if !landed() {
+			t.Error("it has landed and not ended")
+		}
 	})
 }
 

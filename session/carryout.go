@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pillion/pillion/internal/gate"
@@ -150,10 +151,7 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 			return Left{}
 		})
 	case Produce:
-		r.beside(func() Event {
-			points, err := r.ports.Producer.Produce(ctx, e.Writes)
-			return Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Checkpoints: points}
-		})
+		r.beside(func() Event { return r.produce(ctx, e) })
 	default:
 		panic(fmt.Sprintf("session: effect %T is not carried out", e))
 	}
@@ -169,6 +167,32 @@ func (r *Runner) prepare(ctx context.Context, e Prepare) Event {
 		return PrepareFailed{Conn: e.Conn, Code: res.Code, Message: res.Message}
 	default:
 		return PrepareFailed{Conn: e.Conn, Code: protocol.CodeKafkaUnreachable, Message: res.Message, Retry: true}
+	}
+}
+
+// produce stays until nothing of the writes can land any more.
+func (r *Runner) produce(ctx context.Context, e Produce) Event {
+	points, err := r.ports.Producer.Produce(ctx, e.Writes)
+	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Checkpoints: points}
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) || unknown.Ended == nil || isClosed(unknown.Ended) {
+		return done
+	}
+	done.InDoubt = true
+	r.Post(done)
+	select {
+	case <-unknown.Ended:
+	case <-ctx.Done():
+	}
+	return ProduceEnded{Op: e.Op}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -120,6 +120,10 @@ func (m *Machine) head(id TaskID, op int64) (*task, *commit) {
 
 func (m *Machine) produced(ev Produced) error {
 	t, c := m.head(ev.Task, ev.Op)
+	if ev.InDoubt {
+		m.orphans[ev.Op] = orphan{task: ev.Task, doubt: true}
+		m.log("warn", "writes may still land, the task waits for their end", "task", ev.Task.String())
+	}
 	if c == nil {
 		return nil
 	}

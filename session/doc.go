@@ -12,7 +12,7 @@
 // What must never be:
 //
 // INVARIANT: a task is opened only while no commit of an earlier epoch of it, nor of an earlier
-// connection, is without a definite end.
+// connection, is without an answer, and nothing of one that was answered as unknown can still land.
 // INVARIANT: records of a task flow only after its own tables and all global tables have reached
 // their ends and the worker has said ready.
 // INVARIANT: commits of a task are answered in order; when one is not committed, all later ones of

@@ -96,13 +96,17 @@ const (
 
 // From the data path.
 type (
-	// Produced answers Produce; Checkpoints by table name.
+	// Produced answers Produce; Checkpoints by table name. InDoubt: some of it may still land, and
+	// ProduceEnded follows.
 	Produced struct {
 		Task TaskID
 		Op   int64
 		Result
 		Checkpoints map[string]string
+		InDoubt     bool
 	}
+	// ProduceEnded: of a Produce in doubt nothing can land any more.
+	ProduceEnded struct{ Op int64 }
 	// PositionsCommitted answers CommitPositions.
 	PositionsCommitted struct {
 		Task TaskID

@@ -51,8 +51,9 @@ type Machine struct {
 
 // orphan is a step of Kafka that nobody waits for any more, but that may still take effect.
 type orphan struct {
-	task TaskID
-	conn ConnID // whose commit it is; 0: of none
+	task  TaskID
+	conn  ConnID // whose commit it is; 0: of none
+	doubt bool   // writes that were answered as unknown and may still land
 }
 
 // worker is the newest connection.
@@ -125,6 +126,8 @@ func (m *Machine) handle(ev Event) error {
 		m.left()
 	case Produced:
 		return m.produced(ev)
+	case ProduceEnded:
+		delete(m.orphans, ev.Op)
 	case PositionsCommitted:
 		return m.positionsCommitted(ev)
 	case Reached:
@@ -249,7 +252,7 @@ func (m *Machine) advance(t *task) (bool, error) {
 			return true, m.run(t)
 		}
 	case Failing, Finishing:
-		if len(t.commits) == 0 {
+		if len(t.commits) == 0 && (m.leaving || !m.doubted(t.id)) {
 			return true, m.finished(t)
 		}
 	case Releasing:
@@ -281,6 +284,16 @@ func (m *Machine) mayOpen(t *task) bool {
 		}
 	}
 	return len(t.commits) == 0
+}
+
+// doubted says whether writes of the task may still land: whoever took it over would not see them.
+func (m *Machine) doubted(id TaskID) bool {
+	for _, o := range m.orphans {
+		if o.doubt && o.task == id {
+			return true
+		}
+	}
+	return false
 }
 
 // Deadline is when the machine wants a Tick at the latest; zero: not at all.

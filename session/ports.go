@@ -65,8 +65,9 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("%s (%s)", e.Message,
 // UnknownError: it cannot be told how it ended. Code is one that an unknown may carry; internal when
 // empty.
 type UnknownError struct {
-	Code string
-	Err  error
+	Code  string
+	Err   error
+	Ended <-chan struct{} // closed when it can take no effect any more; nil: it cannot
 }
 
 func (e *UnknownError) Error() string { return "outcome unknown: " + e.Err.Error() }

@@ -107,7 +107,14 @@ func (w *world) finish(op Effect, res Result) func() {
 		if res.Outcome != OK {
 			res.Outcome = []Outcome{Refused, Unknown}[w.rng.IntN(2)]
 		}
-		return func() { w.step(Produced{Task: op.Task, Op: op.Op, Result: res}) }
+		doubt := res.Outcome == Unknown && w.rng.IntN(2) == 0
+		return func() {
+			if doubt {
+				w.doubted[op.Task]++
+				w.results = append(w.results, func() { w.doubted[op.Task]--; w.step(ProduceEnded{Op: op.Op}) })
+			}
+			w.step(Produced{Task: op.Task, Op: op.Op, Result: res, InDoubt: doubt})
+		}
 	case CommitPositions:
 		if res.Outcome == Failed && w.rng.IntN(3) == 0 {
 			res.Outcome = Refused

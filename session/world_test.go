@@ -53,6 +53,7 @@ type world struct {
 	taken     map[TaskID]bool // claimed since the last loss
 	released  map[TaskID]bool // release written, or nothing to write
 	lost      map[TaskID]bool // no commit may follow
+	doubted   map[TaskID]int  // writes that may still land
 }
 
 // owed is an answer of the worker.
@@ -76,7 +77,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		waiting: map[string]int{}, former: map[int64]bool{}, owned: map[TaskID]bool{}, epochs: map[string]uint32{},
 		open: map[string]protocol.Assign{}, streams: map[uint32]string{}, restoring: map[uint32]bool{},
 		missing: map[string]map[uint32]bool{}, unready: map[string]int64{}, flowing: map[uint32]string{}, paused: map[uint32]bool{},
-		taken: map[TaskID]bool{}, released: map[TaskID]bool{}, lost: map[TaskID]bool{},
+		taken: map[TaskID]bool{}, released: map[TaskID]bool{}, lost: map[TaskID]bool{}, doubted: map[TaskID]int{},
 	}
 }
 
@@ -172,6 +173,9 @@ func (w *world) began(e Effect) {
 	w.ops = append(w.ops, e)
 	if c, ok := e.(CommitPositions); ok && w.lost[c.Task] {
 		w.fail("positions of %s are committed after the loss", c.Task)
+	}
+	if o, ok := e.(TakeOverTask); ok && w.doubted[o.Task] > 0 {
+		w.fail("%s is taken over while writes of it may still land", o.Task)
 	}
 	if r, ok := e.(WriteRelease); ok {
 		w.released[r.Task] = false

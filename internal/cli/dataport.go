@@ -105,7 +105,7 @@ func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites)
 		unknown := &session.UnknownError{Err: err}
 		var doubt *produce.UnknownError
 		if errors.As(err, &doubt) {
-			unknown.Code = doubt.Code
+			unknown.Code, unknown.Ended = doubt.Code, doubt.Ended
 		}
 		return nil, unknown
 	}
