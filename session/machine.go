@@ -110,6 +110,8 @@ func (m *Machine) handle(ev Event) error {
 		return m.preparedOK(ev)
 	case PrepareFailed:
 		m.prepareFailed(ev)
+	case TopicsChanged:
+		m.topicsChanged(ev)
 	case Assigned:
 		return m.assigned(ev)
 	case GroupLost:

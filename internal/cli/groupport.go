@@ -32,10 +32,11 @@ type groupPort struct {
 	metrics  *ops.Metrics
 	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
 
-	mu     sync.Mutex
-	name   string
-	member *groupclient.Group
-	stop   context.CancelFunc // ends the member
+	mu       sync.Mutex
+	name     string
+	member   *groupclient.Group
+	stop     context.CancelFunc    // ends the member
+	declared *groupclient.Prepared // as it was checked last; nil: it has to be checked anew
 }
 
 var _ session.Group = (*groupPort)(nil)
@@ -58,6 +59,9 @@ func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello)
 	if _, err := p.newMember(group); err != nil {
 		return session.Prepared{}, &session.RefusedError{Code: protocol.CodeBadDeclaration, Message: err.Error()}
 	}
+	p.mu.Lock()
+	p.declared = &got
+	p.mu.Unlock()
 	return prepared(got), nil
 }
 

@@ -125,7 +125,7 @@ func (c *sidecar) Run(ctx context.Context) error {
 		parts.Go(func() error { return stopped(run(ctx)) })
 	}
 	for _, run := range []func(context.Context) error{
-		c.bridge.Run, c.fetcher.Run, c.restore.Run, c.feed.Run, c.producer.Run,
+		c.bridge.Run, c.fetcher.Run, c.restore.Run, c.feed.Run, c.producer.Run, c.group.watch,
 	} {
 		parts.Go(func() error { return stopped(run(ctx)) })
 	}
