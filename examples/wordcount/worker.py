@@ -1,4 +1,7 @@
-"""Count words: topic `words` in, table `counts` kept, topic `word-counts` out."""
+"""Count words: topic `words` in, table `counts` kept, topic `word-counts` out.
+
+Each partition counts its own lines: those of one key are counted together.
+"""
 
 import pillion
 
