@@ -33,6 +33,10 @@ type Config struct {
 	// Recycle takes back the memory of a data frame that was written or dropped; may be nil.
 	Recycle func(frame []byte)
 
+	// Vet is asked about a worker that has said a well-formed hello, before it takes the place of another;
+	// nil: every one may. It must not block.
+	Vet func(protocol.Hello) *Refusal
+
 	Logger  hclog.Logger
 	Metrics Metrics
 
@@ -49,6 +53,12 @@ const (
 	// queuedOverhead is what a queued message is counted for beside its bytes.
 	queuedOverhead = 128
 )
+
+// Refusal sends a worker away: an error in answer to its hello, unless Code is empty, and the close.
+type Refusal struct {
+	Close         int
+	Code, Message string
+}
 
 // Validate fills defaults and refuses what cannot work.
 func (c *Config) Validate() error {

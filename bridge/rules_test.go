@@ -257,6 +257,38 @@ func TestNewestWins(t *testing.T) {
 	}
 }
 
+// A worker that cannot become the worker takes nobody's place.
+func TestAWorkerThatIsSentAwaySupersedesNobody(t *testing.T) {
+	s, r := start(t, func(c *Config) {
+		c.Vet = func(h protocol.Hello) *Refusal {
+			switch h.Group {
+			case "wrong":
+				return &Refusal{Close: protocol.CloseRefused, Code: protocol.CodeBadDeclaration, Message: "not this group"}
+			case "late":
+				return &Refusal{Close: protocol.CloseDrained, Message: "draining"}
+			}
+			return nil
+		}
+	})
+	good, c := worker(t, s, r)
+	hello := testHello()
+	hello.ID, hello.Group = 5, "wrong"
+	bad := dial(t, s)
+	bad.say(hello)
+	if e := bad.hearError(protocol.CodeBadDeclaration, "not this group"); e.Re != 5 {
+		t.Fatalf("re %d", e.Re)
+	}
+	bad.closed(protocol.CloseRefused, "not this group")
+	hello.Group = "late"
+	late := dial(t, s)
+	late.say(hello)
+	late.closed(protocol.CloseDrained, "draining")
+	good.say(protocol.Progress{})
+	if e := r.next(t, "message"); e.conn != c {
+		t.Fatal("the worker has changed")
+	}
+}
+
 // A superseded worker that reads nothing does not hold up the newer one.
 func TestNewestWinsOverABlockedWorker(t *testing.T) {
 	s, r := start(t, func(c *Config) { c.CloseTimeout = 50 * time.Millisecond })

@@ -230,7 +230,7 @@ func (s *Server) leave(c *Conn) {
 func (s *Server) connected(c *Conn, hello protocol.Hello) {
 	s.deliver.Lock()
 	defer s.deliver.Unlock()
-	if c.q.closing() {
+	if c.q.closing() || s.sentAway(c, hello) {
 		return
 	}
 	s.mu.Lock()
@@ -246,6 +246,23 @@ func (s *Server) connected(c *Conn, hello protocol.Hello) {
 	s.cfg.Metrics.connected()
 	s.log.Debug("the worker has connected", "session", c.id, "client", clip(hello.Client.Name+" "+hello.Client.Version, 80))
 	s.handler.Connected(c, hello)
+}
+
+// sentAway refuses a worker that cannot become the worker. The present one goes on.
+func (s *Server) sentAway(c *Conn, hello protocol.Hello) bool {
+	if s.cfg.Vet == nil {
+		return false
+	}
+	no := s.cfg.Vet(hello)
+	if no == nil {
+		return false
+	}
+	s.warn("refused a worker", "session", c.id, "code", no.Close, "error", no.Message)
+	if no.Code != "" {
+		c.Send(protocol.Error{Re: hello.ID, Code: no.Code, Message: no.Message})
+	}
+	c.Close(no.Close, no.Message)
+	return true
 }
 
 func (s *Server) message(c *Conn, m protocol.Message, w *protocol.Writes) bool {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// chatter keeps a worker from flooding the log: a few lines at once, then one a second.
+// chatter keeps the log from being flooded: a few lines at once, then one a second.
 type chatter struct {
 	tokens  float64
 	last    time.Time
@@ -14,7 +14,7 @@ type chatter struct {
 
 const chatterBurst = 10
 
-// logChatter writes a line that the worker can cause as often as it likes.
+// logChatter writes a line that the worker, or a Kafka that is away, can cause again and again.
 func (m *Machine) logChatter(message string, args ...any) {
 	c := &m.chatter
 	if c.last.IsZero() {

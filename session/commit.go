@@ -161,6 +161,7 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 		}
 		m.failCommits(t, why)
 	default:
+		m.logChatter("committing positions failed, trying again", "task", t.id.String(), "error", ev.Message)
 		c.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
 	return nil

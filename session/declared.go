@@ -7,17 +7,42 @@ import (
 	"github.com/pillion/pillion/protocol"
 )
 
-// misdeclared checks what needs no Kafka: what hello declares must not contradict itself.
-func (m *Machine) misdeclared(h protocol.Hello) string {
-	group := m.groupOf(h)
-	if group == "" {
-		return "no group is named: set group_id (--group-id) at the sidecar or group in the worker"
+// Refusal is why a worker that has said hello is sent away again. Without a Code the close says it all.
+type Refusal struct {
+	Close         int
+	Code, Message string
+}
+
+// refusal checks what needs no Kafka: whether a worker is wanted, and that what it declares does not
+// contradict itself. joined is the group that we are a member of, or empty.
+func (c *Config) refusal(joined string, draining bool, h protocol.Hello) *Refusal {
+	if draining {
+		return &Refusal{Close: protocol.CloseDrained, Message: "the sidecar is draining"}
 	}
-	if m.joined && m.prepared != nil && m.prepared.Group != group {
-		return fmt.Sprintf("this sidecar is a member of group %q and cannot also join %q: use one sidecar for one group",
-			m.prepared.Group, group)
+	group := c.groupOf(h)
+	var why string
+	switch {
+	case group == "":
+		why = "no group is named: set group_id (--group-id) at the sidecar or group in the worker"
+	case joined != "" && joined != group:
+		why = fmt.Sprintf("this sidecar is a member of group %q and cannot also join %q: use one sidecar for one group", joined, group)
+	default:
+		why = cmp.Or(sameNames(h), sharedSources(h), sharedChangelogs(group, h))
 	}
-	return cmp.Or(sameNames(h), sharedSources(h), sharedChangelogs(group, h))
+	if why == "" {
+		return nil
+	}
+	return &Refusal{Close: protocol.CloseRefused, Code: protocol.CodeBadDeclaration, Message: why}
+}
+
+func (c *Config) groupOf(h protocol.Hello) string { return cmp.Or(c.Group, h.Group, c.DefaultGroup) }
+
+// joinedGroup is the group that we are a member of, or on the way to; else empty.
+func (m *Machine) joinedGroup() string {
+	if !m.joined || m.prepared == nil {
+		return ""
+	}
+	return m.prepared.Group
 }
 
 // sameNames: tasks are named after sets and globals.

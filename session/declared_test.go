@@ -40,8 +40,11 @@ func TestMisdeclared(t *testing.T) {
 			`topic "me-t-changelog" is the changelog of`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &Machine{cfg: Config{Group: "me"}}
-			got := m.misdeclared(c.hello)
+			cfg := Config{Group: "me"}
+			got := ""
+			if no := cfg.refusal("", false, c.hello); no != nil {
+				got = no.Message
+			}
 			if !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
 				t.Fatalf("got %q, want %q", got, c.want)
 			}

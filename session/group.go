@@ -161,6 +161,7 @@ func (m *Machine) releaseWritten(ev ReleaseWritten) error {
 	case Rebalancing:
 		t.waitsSync, t.retryAt = m.afterSync(t.since)
 	default:
+		m.logChatter("writing the release failed, trying again", "task", t.id.String(), "error", ev.Message)
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
 	return nil

@@ -110,7 +110,7 @@ func (m *Machine) tickWorker(owes bool) error {
 	}
 	if due(m.now, m.prepareAt) {
 		m.prepareAt = time.Time{}
-		m.do(Prepare{Conn: w.conn, Group: m.groupOf(w.hello), Hello: w.hello})
+		m.do(Prepare{Conn: w.conn, Group: m.cfg.groupOf(w.hello), Hello: w.hello})
 	}
 	if m.cfg.MaxProcessing == 0 || w.hung || m.now.Before(w.lastActive.Add(m.cfg.MaxProcessing)) {
 		return nil

@@ -103,3 +103,40 @@ func TestAMessageInTheStreamIsTakenBackWithoutItsFrames(t *testing.T) {
 		t.Errorf("%d messages, lanes %v", len(c.marks), r.lanes)
 	}
 }
+
+// Whoever cannot become the worker is known before it takes the place of another.
+func TestVetKnowsTheGroupAndTheDrain(t *testing.T) {
+	cfg := simConfig
+	cfg.Group = ""
+	r, err := NewRunner(cfg, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := protocol.Hello{ID: 1, Group: "g"}
+	for _, c := range []struct {
+		hello protocol.Hello
+		event Event
+		close int
+	}{
+		{protocol.Hello{}, Connected{Conn: 1, Hello: first}, protocol.CloseRefused}, // no group is named
+		{first, PreparedOK{Conn: 1, Prepared: oneTable}, 0},
+		{protocol.Hello{Group: "other"}, nil, protocol.CloseRefused},
+		{first, Drain{}, 0},
+		{first, nil, protocol.CloseDrained},
+	} {
+		got := 0
+		if no := r.Vet(c.hello); no != nil {
+			got = no.Close
+		}
+		if got != c.close {
+			t.Fatalf("%+v is closed with %d, want %d", c.hello, got, c.close)
+		}
+		if c.event != nil {
+			if _, err := r.machine.Step(r.now(), c.event); err != nil {
+				t.Fatal(err)
+			}
+			status := r.machine.Status()
+			r.status.Store(&status)
+		}
+	}
+}

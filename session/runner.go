@@ -108,6 +108,9 @@ func (r *Runner) Offer(ev Event) {
 	for r.offered >= maxOffered && !r.ended {
 		r.room.Wait()
 	}
+	if r.ended {
+		return
+	}
 	if _, ok := ev.(Active); ok && len(r.inbox) > 0 && r.inbox[len(r.inbox)-1] == ev {
 		return // said already
 	}
@@ -124,6 +127,13 @@ func (r *Runner) Attach(id ConnID, c Conn, hello protocol.Hello) {
 	}
 	r.Post(attach{id: id, conn: c})
 	r.Post(connected)
+}
+
+// Vet says why a worker with this hello cannot become the worker, before it takes the place of another;
+// nil: it may. It does not wait and may be called from anywhere.
+func (r *Runner) Vet(h protocol.Hello) *Refusal {
+	s := r.Status()
+	return r.machine.cfg.refusal(s.Group, s.Draining, h)
 }
 
 type attach struct {

@@ -4,6 +4,7 @@ package session
 type Status struct {
 	Worker     bool // a worker is attached and its declarations are checked
 	Hung       bool
+	Group      string // that we are a member of, or on the way to; empty: none
 	Member     string // empty: no member
 	Generation int32
 	Draining   bool
@@ -16,7 +17,7 @@ type Status struct {
 // Status takes the state as it is.
 func (m *Machine) Status() Status {
 	s := Status{
-		Worker: m.worker != nil && m.worker.prepared, Member: m.member, Generation: m.generation,
+		Worker: m.worker != nil && m.worker.prepared, Group: m.joinedGroup(), Member: m.member, Generation: m.generation,
 		Draining: m.draining, Waiting: m.waiting.Code, WaitingFor: m.waiting.Message, Tasks: map[string]int{},
 	}
 	s.Hung = m.worker != nil && m.worker.hung

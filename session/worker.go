@@ -14,21 +14,18 @@ import (
 func (m *Machine) connected(ev Connected) {
 	m.workerGone()
 	m.lastID, m.prepareAt = 0, time.Time{}
-	if m.draining {
-		m.do(CloseConn{Conn: ev.Conn, Code: protocol.CloseDrained, Reason: "the sidecar is draining"})
-		return
-	}
-	if why := m.misdeclared(ev.Hello); why != "" {
-		m.do(Send{Conn: ev.Conn, Message: protocol.Error{
-			Re: ev.Hello.ID, Code: protocol.CodeBadDeclaration, Message: why,
-		}}, CloseConn{Conn: ev.Conn, Code: protocol.CloseRefused, Reason: protocol.CodeBadDeclaration})
+	if no := m.cfg.refusal(m.joinedGroup(), m.draining, ev.Hello); no != nil { // the bridge has asked, but things move
+		if no.Code != "" {
+			m.do(Send{Conn: ev.Conn, Message: protocol.Error{Re: ev.Hello.ID, Code: no.Code, Message: no.Message}})
+		}
+		m.do(CloseConn{Conn: ev.Conn, Code: no.Close, Reason: cmp.Or(no.Code, no.Message)})
 		return
 	}
 	m.worker = &worker{conn: ev.Conn, hello: ev.Hello, lastActive: m.now}
 	m.send(protocol.Welcome{
 		Re: ev.Hello.ID, Version: 1, Session: cmp.Or(ev.Session, fmt.Sprintf("c%d", ev.Conn)),
 		Sidecar: protocol.Software{Name: "pillion", Version: m.cfg.Version},
-		Group:   m.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
+		Group:   m.cfg.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
 		Limits: m.cfg.Limits, Credit: m.cfg.Credit,
 		Deadlines: protocol.Deadlines{
 			Revoke:        m.cfg.RevokeTimeout.Milliseconds(),
@@ -40,11 +37,7 @@ func (m *Machine) connected(ev Connected) {
 		m.send(protocol.Waiting{Code: m.waiting.Code, Message: m.waiting.Message})
 	}
 	m.log("info", "worker connected", "client", ev.Hello.Client.Name, "version", ev.Hello.Client.Version)
-	m.do(Prepare{Conn: ev.Conn, Group: m.groupOf(ev.Hello), Hello: ev.Hello})
-}
-
-func (m *Machine) groupOf(h protocol.Hello) string {
-	return cmp.Or(m.cfg.Group, h.Group, m.cfg.DefaultGroup)
+	m.do(Prepare{Conn: ev.Conn, Group: m.cfg.groupOf(ev.Hello), Hello: ev.Hello})
 }
 
 func (m *Machine) preparedOK(ev PreparedOK) error {

@@ -29,6 +29,10 @@ func TestTheGroupIsThatOfTheWorker(t *testing.T) {
 	hearsOf(p, func(m protocol.Assign) bool { return m.Task == "s/0" })
 	kafkatest.WaitGroup(t, fake.Addrs(), "first", func(g kafkatest.Group) bool { return len(g.Members) == 1 })
 	connect("second").isClosed(protocol.CloseRefused, protocol.CodeBadDeclaration)
+	p.isAlive() // nobody has taken its place
+	if err := p.ws.Close(); err != nil {
+		t.Fatal(err)
+	}
 	kafkatest.WaitGroup(t, fake.Addrs(), "first", func(g kafkatest.Group) bool { return len(g.Members) == 0 })
 	p = connect("second")
 	hearsOf(p, func(m protocol.Assign) bool { return m.Task == "s/0" })

@@ -64,6 +64,12 @@ func (c *sidecar) make(token string) (err error) {
 	if err := c.makeDataPath(); err != nil {
 		return err
 	}
+	listener.Vet = func(h protocol.Hello) *bridge.Refusal {
+		if no := c.runner.Vet(h); no != nil {
+			return &bridge.Refusal{Close: no.Close, Code: no.Code, Message: no.Message}
+		}
+		return nil
+	}
 	events := &bridgeEvents{runner: c.runner, ids: map[*bridge.Conn]session.ConnID{}}
 	if c.bridge, err = bridge.New(listener, events); err != nil {
 		return err

@@ -316,6 +316,12 @@ func start(t *testing.T, lines []line, listen string) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Vet = func(h protocol.Hello) *bridge.Refusal {
+		if no := runner.Vet(h); no != nil {
+			return &bridge.Refusal{Close: no.Close, Code: no.Code, Message: no.Message}
+		}
+		return nil
+	}
 	events := &events{runner: runner, ids: map[*bridge.Conn]session.ConnID{}, gone: map[*bridge.Conn]bool{}}
 	server, err := bridge.New(cfg, events)
 	if err != nil {
