@@ -109,13 +109,12 @@ func TestLostConnectionsAtOnce(t *testing.T) {
 func TestAnyPassesByDeadBrokers(t *testing.T) {
 	k := newCluster(t)
 	c := k.client(t, impatient)
-	if _, err := c.Refresh(t.Context()); err != nil {
+	ctx := deadline(t, time.Minute)
+	if _, err := c.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
 	k.wire.refuse(k.addrs[0])
 	k.wire.freeze(k.addrs[1])
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for call := range 5 {
 		if _, err := c.Any(ctx, listGroups()); err != nil {
 			t.Fatal(err)
@@ -145,7 +144,7 @@ func TestUnreachableNamesTheAddresses(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}
 	k.wire.open(k.addrs...)
-	if _, err := c.Any(t.Context(), listGroups()); err != nil {
+	if _, err := c.Any(deadline(t, time.Minute), listGroups()); err != nil {
 		t.Errorf("Kafka is back: %v", err)
 	}
 }
@@ -165,7 +164,7 @@ func TestStoppedBrokerEndsByDeadline(t *testing.T) {
 	}
 	for name, call := range calls {
 		for limit, ctx := range map[string]context.Context{"own limit": t.Context(), "deadline": deadline(t, 200*time.Millisecond)} {
-			within(t, 4*time.Second, name+" with "+limit, func() {
+			within(t, name+" with "+limit, func() {
 				err := call(ctx)
 				if !Retriable(err) {
 					t.Errorf("%s with %s: %v is not retriable", name, limit, err)
@@ -211,7 +210,7 @@ func TestNodeThatIsDownFailsSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.wire.refuse(k.addrs[2])
-	within(t, 4*time.Second, "the call", func() {
+	within(t, "the call", func() {
 		_, err := c.Do(t.Context(), 2, listGroups())
 		if err == nil || !Retriable(err) || !strings.Contains(err.Error(), k.addrs[2]) {
 			t.Errorf("node is down: %v", err)
@@ -238,7 +237,7 @@ func TestCloseEndsAll(t *testing.T) {
 		})
 	}
 	k.wire.await(func() bool { return k.wire.dials.Load() > dialled }) // node 2 is new
-	within(t, 3*time.Second, "Close", c.Close)
+	within(t, "Close", c.Close)
 	calls.Wait()
 	if _, err := c.Any(t.Context(), listGroups()); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v", err)
@@ -258,7 +257,7 @@ func TestDroppedPoolKeepsNoConnection(t *testing.T) {
 	if _, err := p.offered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 3*time.Second, "Close", c.Close) // an idle connection lives for 30 s
+	within(t, "Close", c.Close) // an idle connection lives for 30 s
 }
 
 func TestControllerIsFoundAgain(t *testing.T) {
