@@ -18,7 +18,7 @@ func TestTopicsThatHaveChangedAreCheckedAnew(t *testing.T) {
 	grown := oneTable
 	grown.Sets = []PreparedSet{oneTable.Sets[0]}
 	grown.Sets[0].Partitions++
-	s.on(PreparedOK{Conn: 2, Prepared: grown}, "join")
+	s.on(PreparedOK{Conn: 2, Prepared: grown}) // not before the commit has ended
 	s.on(s.produced(task0, Result{}), "positions s/0 map[in:20]")
-	s.on(PositionsCommitted{Task: task0, Op: s.ops["commits/0"]})
+	s.on(PositionsCommitted{Task: task0, Op: s.ops["commits/0"]}, "join", "take over s/0")
 }
