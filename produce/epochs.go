@@ -52,8 +52,8 @@ func (p *Producer) leaderEpoch(ctx context.Context, l *lane, next int64) int32 {
 		}
 		for asked := first; asked <= current; asked++ {
 			epoch, end, err := p.cluster.EpochEnd(ctx, l.tp, asked)
-			if err != nil {
-				break
+			if err != nil { // for good: what passes was repeated
+				return -1
 			}
 			if epoch >= 0 && end >= next {
 				l.epoch.Store(epoch)

@@ -209,6 +209,23 @@ func TestLateLandingComesBeforeWhatFollows(t *testing.T) {
 	})
 }
 
+// A checkpoint may do without the leader epoch; a commit must not wait for one that is never told.
+func TestABrokerThatTellsNoEpochsHoldsUpNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(1, 1)
+		m.noEpochs = &kafka.VersionError{API: "OffsetForLeaderEpoch"}
+		p := running(t, Config{Compression: "none"}, m)
+		began := time.Now()
+		r, err := p.Write(t.Context(), []Write{changelog("topic", 0, writes(kv("a", "1")))})
+		if at := r.Changelogs["topic"]; err != nil || at.Next != 1 || at.LeaderEpoch != -1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if took := time.Since(began); took > time.Second { // of the bubble: nothing was waited for
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 func TestNothingSentIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel(1, 2)

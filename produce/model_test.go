@@ -24,7 +24,8 @@ type model struct {
 	fault      func(*model) fault
 	partitions int32
 	id         [16]byte
-	gone       bool // the topic is deleted
+	gone       bool  // the topic is deleted
+	noEpochs   error // the answer to EpochEnd; nil: it is known
 	logs       map[kafka.TopicPartition]*modelLog
 	pids       int64
 	requests   int
@@ -257,6 +258,9 @@ func (m *model) ListOffsets(_ context.Context, _ int64, _ bool, tps ...kafka.Top
 func (m *model) EpochEnd(_ context.Context, tp kafka.TopicPartition, epoch int32) (int32, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.noEpochs != nil {
+		return -1, -1, m.noEpochs
+	}
 	return epoch, int64(len(m.log(tp).records)), nil
 }
 
