@@ -38,8 +38,6 @@ type Request struct {
 	Follow     bool   // go on after the end; source and global tables always do
 	MaxFrame   int64  // the worker's largest frame
 	Gate       *gate.Gate
-	// Priority is reserved: restores of active tasks are to go before copies.
-	Priority int
 }
 
 // Progress tells how far a replay has come.

@@ -147,7 +147,7 @@ func (c *columns) finish(dst []byte, h frame.Header, src, checkpoint []byte) []b
 	h.Flags, h.Count, h.Base = c.flags(), uint32(n), c.base
 	h.KeyBytes, h.ValueBytes = uint32(c.keyBytes), uint32(c.valueBytes)
 	h.HeaderBytes, h.CheckpointBytes = uint32(len(c.headers)), uint32(len(checkpoint))
-	dst = appendHeader(dst, h)
+	dst = h.AppendTo(dst)
 	dst = append(dst, c.keyLens[:4*n]...)
 	dst = append(dst, c.valueLens[:4*n]...)
 	if c.timestamps {
@@ -190,21 +190,6 @@ func gather(dst, src []byte, at []uint32, lens []byte) {
 		}
 		k += n
 	}
-}
-
-func appendHeader(dst []byte, h frame.Header) []byte {
-	le := binary.LittleEndian
-	dst = append(dst, frame.Version, byte(h.Kind))
-	dst = le.AppendUint16(dst, uint16(h.Flags))
-	dst = le.AppendUint32(dst, h.Stream)
-	dst = le.AppendUint32(dst, h.Epoch)
-	dst = le.AppendUint32(dst, h.Count)
-	dst = le.AppendUint64(dst, uint64(h.Base))
-	dst = le.AppendUint64(dst, uint64(h.Next))
-	dst = le.AppendUint32(dst, h.KeyBytes)
-	dst = le.AppendUint32(dst, h.ValueBytes)
-	dst = le.AppendUint32(dst, h.HeaderBytes)
-	return le.AppendUint32(dst, h.CheckpointBytes)
 }
 
 // fits says whether a record's offset is near enough to the frame's base.

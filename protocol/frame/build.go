@@ -177,7 +177,7 @@ func (b *Builder) Finish(dst []byte, next int64, checkpoint []byte) []byte {
 	h.HeaderBytes, h.CheckpointBytes = uint32(len(b.headers)), uint32(len(checkpoint))
 	n := int(h.Count)
 	dst = slices.Grow(dst, b.Size()+len(checkpoint))
-	dst = h.appendTo(dst)
+	dst = h.AppendTo(dst)
 	dst = append(dst, b.keyLens...)
 	dst = append(dst, b.valueLens...)
 	dst = append(dst, b.times...)
@@ -197,7 +197,8 @@ func (b *Builder) Finish(dst []byte, next int64, checkpoint []byte) []byte {
 	return append(dst, checkpoint...)
 }
 
-func (h Header) appendTo(dst []byte) []byte {
+// AppendTo appends the HeaderSize bytes of the header.
+func (h Header) AppendTo(dst []byte) []byte {
 	le := binary.LittleEndian
 	dst = append(dst, Version, byte(h.Kind))
 	dst = le.AppendUint16(dst, uint16(h.Flags))
