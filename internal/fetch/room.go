@@ -13,7 +13,7 @@ const stalled = 250 * time.Millisecond
 // room counts the raw bytes that are held beyond the partitions' own shares. See the package
 // comment for the scheme.
 //
-// INVARIANT: used never passes limit, except by one batch larger than it when nothing else is held.
+// INVARIANT: used never passes limit.
 type room struct {
 	limit int64
 
@@ -24,7 +24,6 @@ type room struct {
 	freed   func()    // set before use
 	offered []*buffer // of pumps that wait for their sinks, longest first
 	waking  bool      // freed will be called when the next of them may be taken
-
 }
 
 func newRoom(limit int64, free *freeList) *room {
@@ -78,9 +77,13 @@ func (r *room) evict(n int64) {
 	if r.used-old+n > r.limit {
 		return
 	}
-	for r.used+n > r.limit {
-		b := r.offered[0]
-		r.offered = slices.Delete(r.offered, 0, 1)
+	for i := 0; r.used+n > r.limit; {
+		b := r.offered[i]
+		if b.taken == 0 { // within its partition's share: it would give no room
+			i++
+			continue
+		}
+		r.offered = slices.Delete(r.offered, i, i+1)
 		r.used -= b.taken
 		r.free.put(b.b)
 		b.b, b.taken, b.evicted = nil, 0, true
