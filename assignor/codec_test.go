@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -109,6 +110,29 @@ func TestAssignmentRoundTrip(t *testing.T) {
 			}
 		}
 	})
+}
+
+// INVARIANT: what EncodeSubscription makes can be read.
+func TestASubscriptionThatNobodyCouldReadIsRefused(t *testing.T) {
+	for what, change := range map[string]func(*Subscription, string){
+		"rack":    func(s *Subscription, name string) { s.Rack = name },
+		"address": func(s *Subscription, name string) { s.Address = name },
+		"table":   func(s *Subscription, name string) { s.Sets[0].Tables[0].Name = name },
+		"topic":   func(s *Subscription, name string) { s.Sets[0].Sources[0] = name },
+	} {
+		for name, fits := range map[string]bool{strings.Repeat("n", maxName): true, strings.Repeat("n", maxName+1): false, strings.Repeat("n", 1<<16): false, "\xff": false} {
+			s := Subscription{Generation: -1, Sets: []Set{{Sources: []string{"orders"}, Tables: []Table{{Name: "counts", Changelog: "log"}}}}}
+			change(&s, name)
+			b, err := EncodeSubscription(s)
+			if fits {
+				if _, err := DecodeSubscription(b); err != nil {
+					t.Errorf("%s of %d bytes: %v", what, len(name), err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%s of %d bytes: %v", what, len(name), err)
+			}
+		}
+	}
 }
 
 func TestAnEmptyAssignment(t *testing.T) {

@@ -1,9 +1,11 @@
 package assignor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 )
 
 // dataVersion is the first byte of our user data. A later version that only adds fields at the end
@@ -27,8 +29,12 @@ const flagNoStandby = 1
 
 // EncodeSubscription makes the metadata of a JoinGroup: the standard envelope with the sources and
 // the owned partitions, and everything else in user data. Equal subscriptions give equal bytes.
+// INVARIANT: what it makes can be read: a leader that cannot read a member gives it nothing.
 func EncodeSubscription(s Subscription) ([]byte, error) {
 	sets := normalSets(s.Sets)
+	if err := s.readable(); err != nil {
+		return nil, err
+	}
 	bySet, err := positions(sets)
 	if err != nil {
 		return nil, err
@@ -71,6 +77,23 @@ func EncodeSubscription(s Subscription) ([]byte, error) {
 	return e.append(nil), nil
 }
 
+// readable looks at the names that are no topics; dictionary looks at those.
+func (s Subscription) readable() error {
+	check := func(what, name string) error {
+		if len(name) > maxName || !utf8.ValidString(name) {
+			return fmt.Errorf("%s %.40q has %d bytes or is not of UTF-8; at most %d are possible", what, name, len(name), maxName)
+		}
+		return nil
+	}
+	err := cmp.Or(check("rack", s.Rack), check("address", s.Address))
+	for _, set := range s.Sets {
+		for _, t := range set.Tables {
+			err = cmp.Or(err, check("table", t.Name))
+		}
+	}
+	return err
+}
+
 // dictionary numbers the topics: the sources as they stand in the envelope, then all others.
 func dictionary(sets []Set, globals []string) (sources, extra []string, index map[string]int, err error) {
 	extra = slices.Clone(globals)
@@ -89,7 +112,7 @@ func dictionary(sets []Set, globals []string) (sources, extra []string, index ma
 	})
 	index = make(map[string]int, len(sources)+len(extra))
 	for i, t := range slices.Concat(sources, extra) {
-		if t == "" || len(t) > maxName {
+		if t == "" || len(t) > maxName || !utf8.ValidString(t) {
 			return nil, nil, nil, fmt.Errorf("topic name %.40q has %d bytes", t, len(t))
 		}
 		index[t] = i
