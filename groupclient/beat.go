@@ -31,7 +31,8 @@ func (g *Group) beat(ctx context.Context) {
 		g.pause(ctx, wait)
 		return
 	}
-	g.next = time.Now().Add(g.cfg.HeartbeatInterval)
+	asked := time.Now()
+	g.next = asked.Add(g.cfg.HeartbeatInterval)
 	answer, err := g.short(ctx, g.heartbeat(g.current()))
 	if err != nil {
 		if ctx.Err() == nil {
@@ -46,6 +47,7 @@ func (g *Group) beat(ctx context.Context) {
 		return
 	}
 	g.failures = 0
+	g.confirm(asked)
 }
 
 func (g *Group) suspected() bool {

@@ -58,18 +58,19 @@ type Group struct {
 	next     time.Time        // of the next heartbeat
 	synced   int32            // generation of the last sync; -1: none since the last loss
 
-	mu       sync.Mutex
-	want     *Prepared // nil: not asked to be a member
-	follow   time.Time // a follow-up join is wanted since; zero: none
-	urgent   bool      // the follow-up does not wait for other releases
-	suspect  bool      // a commit was told that the membership is over: heartbeat now
-	between  bool      // a JoinGroup may have been answered whose SyncGroup is not
-	leaving  []chan error
-	identity identity
-	owned    map[Task]*ownedTask
-	claimed  []Task    // what the last JoinGroup claimed
-	joined   *Prepared // what the last JoinGroup subscribed to
-	copies   []Copy
+	mu        sync.Mutex
+	want      *Prepared // nil: not asked to be a member
+	follow    time.Time // a follow-up join is wanted since; zero: none
+	urgent    bool      // the follow-up does not wait for other releases
+	suspect   bool      // a commit was told that the membership is over: heartbeat now
+	between   bool      // a JoinGroup may have been answered whose SyncGroup is not
+	leaving   []chan error
+	identity  identity
+	owned     map[Task]*ownedTask
+	claimed   []Task    // what the last JoinGroup claimed
+	joined    *Prepared // what the last JoinGroup subscribed to
+	confirmed moment    // when the coordinator was asked last that knew us
+	copies    []Copy
 }
 
 // identity is who we are to the coordinator. Commits use the one that is current when they are sent.

@@ -98,6 +98,7 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 		}
 	}
 	waiting := fmt.Sprintf("group %q is rebalancing: waiting for the plan of its leader %q", g.cfg.Group, joined.LeaderID)
+	asked := time.Now()
 	answer, err := g.long(ctx, req, waiting)
 	// From here on a JoinGroup is a new one: its claims are those of this moment.
 	if err != nil {
@@ -111,6 +112,7 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 		g.obey(ctx, resp.ErrorCode, onSync)
 		return
 	}
+	g.confirm(asked)
 	g.settle(ctx, joined, resp.MemberAssignment, leader, warnings)
 }
 

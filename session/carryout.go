@@ -172,6 +172,11 @@ func (r *Runner) prepare(ctx context.Context, e Prepare) Event {
 
 // produce stays until nothing of the writes can land any more.
 func (r *Runner) produce(ctx context.Context, e Produce) Event {
+	if err := r.ports.Group.Confirm(ctx, e.Task); err != nil {
+		return Produced{Task: e.Task, Op: e.Op, Result: Result{
+			Outcome: Refused, Code: protocol.CodeFenced, Message: "nothing was written: " + err.Error(),
+		}}
+	}
 	points, err := r.ports.Producer.Produce(ctx, e.Writes)
 	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Checkpoints: points}
 	var unknown *UnknownError

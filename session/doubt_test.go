@@ -24,7 +24,7 @@ func TestAProduceInDoubtIsAnsweredAtOnceAndEndsLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := doubtful{ended: make(chan struct{})}
-	r.ports.Producer = d
+	r.ports.Group, r.ports.Producer = &fakeKafka{}, d
 	unknown := Produced{Task: task0, Op: 7, InDoubt: true,
 		Result: Result{Outcome: Unknown, Code: protocol.CodeKafkaUnreachable, Message: "outcome unknown: no answer"}}
 	end := func(ctx context.Context, stop func()) {

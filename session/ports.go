@@ -31,6 +31,8 @@ type Group interface {
 	Join(Prepared)
 	Release([]TaskID)
 	TakeOver(ctx context.Context, task TaskID) (TakeOver, error)
+	// Confirm fails when the task is not ours any more.
+	Confirm(ctx context.Context, task TaskID) error
 	Commit(ctx context.Context, task TaskID, next map[string]int64) error
 	CommitReleased(ctx context.Context, task TaskID, next map[string]int64) error
 	Leave(ctx context.Context) error

@@ -71,6 +71,7 @@ type fakeKafka struct {
 	feeds  chan *gate.Gate
 	stops  chan uint32
 	commit error
+	gone   error // of Confirm
 }
 
 func (k *fakeKafka) Prepare(context.Context, string, protocol.Hello) (Prepared, error) {
@@ -84,6 +85,7 @@ func (k *fakeKafka) Release([]TaskID) {}
 func (k *fakeKafka) TakeOver(context.Context, TaskID) (TakeOver, error) {
 	return TakeOver{Positions: map[string]int64{"in": 10}, Ends: map[string]int64{"t": 0}}, nil
 }
+func (k *fakeKafka) Confirm(context.Context, TaskID) error                  { return k.gone }
 func (k *fakeKafka) Commit(context.Context, TaskID, map[string]int64) error { return k.commit }
 func (k *fakeKafka) CommitReleased(context.Context, TaskID, map[string]int64) error {
 	return nil

@@ -109,6 +109,7 @@ func (s *sidecar) Leave(context.Context) error { return nil }
 func (s *sidecar) TakeOver(context.Context, session.TaskID) (session.TakeOver, error) {
 	return session.TakeOver{Positions: map[string]int64{"in": 0}, Ends: map[string]int64{"t": 0}}, nil
 }
+func (s *sidecar) Confirm(context.Context, session.TaskID) error                  { return nil }
 func (s *sidecar) Commit(context.Context, session.TaskID, map[string]int64) error { return nil }
 func (s *sidecar) CommitReleased(context.Context, session.TaskID, map[string]int64) error {
 	return nil

@@ -134,6 +134,11 @@ func (p *groupPort) Release(tasks []session.TaskID) {
 	p.group().Release(list...)
 }
 
+// Confirm asks whether a task is still ours.
+func (p *groupPort) Confirm(ctx context.Context, t session.TaskID) error {
+	return groupError(p.group().Confirm(ctx, groupTask(t)))
+}
+
 // TakeOver claims a task.
 func (p *groupPort) TakeOver(ctx context.Context, t session.TaskID) (session.TakeOver, error) {
 	began := time.Now()
