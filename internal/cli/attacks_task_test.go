@@ -106,13 +106,13 @@ func outOfOrder(t *testing.T, b *besieged) {
 
 func badPositions(t *testing.T, b *besieged) {
 	p := work(t, b.url)
-	for _, next := range []map[string]int64{{"in": 1 << 40}, {"out": 0}, {"in": 0, "bulk": 0}} {
-		task, id := p.task("s/0"), p.id()
+	for i, next := range []map[string]int64{{"in": 1 << 40}, {"out": 0}, {"in": 0, "bulk": 0}} {
+		task, id := p.task(fmt.Sprintf("s/%d", i%2)), p.id()
 		p.binary(writes(task.changelog(), task.Epoch, id, []byte("rounds"), "hostile"))
 		p.say(protocol.Commit{ID: id, Task: task.Task, Epoch: task.Epoch, SourceNext: next})
 		p.isAborted(id, protocol.CodeBadPosition)
 	}
-	task, id := p.task("s/0"), p.id()
+	task, id := p.task("s/1"), p.id()
 	p.binary(writes(task.changelog(), task.Epoch, id, nil, "no key"))
 	p.commit(task, id, task.Sources[0].Position)
 	p.isAborted(id, protocol.CodeNullKey)
