@@ -56,35 +56,6 @@ func (p *process) run(ctx context.Context, o *options) error {
 	return err
 }
 
-// relay hands signals on until ctx ends.
-func relay(ctx context.Context, signals <-chan os.Signal, pairs []*pair, stop func()) {
-	draining := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case s := <-signals:
-			ends := s == syscall.SIGTERM || s == syscall.SIGINT
-			if ends && draining {
-				for _, p := range pairs {
-					p.sidecar.log.Warn("a second signal, ending at once", "signal", s.String())
-					p.kill()
-				}
-				stop()
-				return
-			}
-			draining = draining || ends
-			for _, p := range pairs {
-				if ends {
-					p.drain(s.(syscall.Signal))
-				} else {
-					p.signal(s.(syscall.Signal))
-				}
-			}
-		}
-	}
-}
-
 // newPair makes the sidecar of a worker, and the worker when there is a command.
 func (p *process) newPair(o *options, i int) (made *pair, err error) {
 	made = &pair{}

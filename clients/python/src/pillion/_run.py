@@ -18,6 +18,7 @@ from .errors import Drained, PillionError
 
 EXIT_REFUSED = 2
 EXIT_RETRIABLE = 3
+ECHO = 0.25  # seconds within which the same signal is the first one: timeout(1) sends it twice
 
 
 def run(
@@ -49,6 +50,7 @@ def run(
 class _Program:
     def __init__(self, state: Running) -> None:
         self.signalled: int | None = None
+        self._since = 0.0
         self._state = state
         self._task: asyncio.Task[object] | None = None
 
@@ -61,8 +63,11 @@ class _Program:
         await self._task
 
     def _signal(self, number: int) -> None:
+        now = asyncio.get_running_loop().time()
         again = self.signalled is not None
-        self.signalled = number
+        if self.signalled == number and now - self._since < ECHO:
+            return
+        self.signalled, self._since = number, now
         if self._state.connections and not again:
             for connection in self._state.connections:
                 connection.stop()
