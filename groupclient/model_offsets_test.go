@@ -72,6 +72,9 @@ func (m *model) Refresh(ctx context.Context, names ...string) (map[string]kafka.
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.noTopics != nil {
+		return nil, m.noTopics
+	}
 	found := map[string]kafka.Topic{}
 	for _, name := range names {
 		topic, ok := m.topics[name]

@@ -30,6 +30,7 @@ type model struct {
 	node       int32
 	down       error                                // every request fails with it, when set
 	silent     bool                                 // no request is answered
+	noTopics   error                                // metadata fails with it, when set
 	noOffset   string                               // ListOffsets that has an error in place of an offset, with its topic
 	answer     func(req kmsg.Request) kmsg.Response // before the model; nil: not handled
 	accepted   func(tp kafka.TopicPartition, member string, offset int64, metadata string)

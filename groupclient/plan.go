@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pillion/pillion/assignor"
+	"github.com/pillion/pillion/internal/kafka"
 )
 
 // planLimit is how long the leader may ask for partition counts before it plans with those that it
@@ -111,7 +112,11 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 		}
 		in.Members = append(in.Members, member)
 	}
-	in.Counts = g.partitionCounts(ctx, in.Members)
+	counts, err := g.partitionCounts(ctx, in.Members)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.Counts = counts
 	target := assignor.Target(in)
 	if err := assignor.Validate(in, target); err != nil {
 		return nil, nil, fmt.Errorf("the target is not valid: %w", err)
@@ -138,14 +143,16 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 	return assignments, warnings, nil
 }
 
-// partitionCounts asks for the counts of all members' sources. What is not answered in time is as
-// it was last seen.
-func (g *Group) partitionCounts(ctx context.Context, members []assignor.Member) map[string]int32 {
+// partitionCounts asks for the counts of all members' sources. What is not answered in time is as it
+// was last seen. INVARIANT: a topic of which nothing is known is not planned as one without partitions:
+// its owners would lose it, and nothing would make a later plan.
+func (g *Group) partitionCounts(ctx context.Context, members []assignor.Member) (map[string]int32, error) {
+	seen := g.seenCounts()
 	counts := map[string]int32{}
 	for _, m := range members {
 		for _, s := range m.Sets {
 			for _, source := range s.Sources {
-				counts[source] = g.counts[source]
+				counts[source] = seen[source]
 			}
 		}
 	}
@@ -155,13 +162,40 @@ func (g *Group) partitionCounts(ctx context.Context, members []assignor.Member) 
 	if err != nil {
 		g.log.Warn("planning with the partition counts seen last", "error", err)
 	}
-	for name, topic := range topics {
-		if topic.Err == nil && len(topic.Partitions) > 0 {
+	for name := range counts {
+		topic, answered := topics[name]
+		code, _ := kafka.CodeOf(topic.Err)
+		switch {
+		case answered && topic.Err == nil && len(topic.Partitions) > 0:
 			counts[name] = int32(len(topic.Partitions))
+		case counts[name] > 0, code == 3, answered && topic.Err != nil && !kafka.Retriable(topic.Err):
+			// As it was; or UNKNOWN_TOPIC_OR_PARTITION and what this user may not see: it is left out.
+		default:
+			return nil, fmt.Errorf("the number of partitions of topic %q is not known: %w", name, cmp.Or(err, topic.Err, errAgain))
 		}
 	}
 	g.counts = counts
-	return maps.Clone(counts)
+	return maps.Clone(counts), nil
+}
+
+// seenCounts are those that the last plan of ours was made with, and those of what we declare.
+func (g *Group) seenCounts() map[string]int32 {
+	seen := map[string]int32{}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.want != nil {
+		for _, set := range g.want.Sets {
+			for _, source := range set.Sources {
+				seen[source] = set.Partitions
+			}
+		}
+	}
+	for source, n := range g.counts {
+		if n > 0 {
+			seen[source] = n
+		}
+	}
+	return seen
 }
 
 // settle takes over what a generation gives, and says so. What it gives is claimed from now on.
