@@ -92,6 +92,7 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 		var err error
 		if req.GroupAssignment, warnings, err = g.plan(ctx, joined); err != nil {
 			g.log.Error("no plan for this generation", "generation", joined.Generation, "error", err)
+			g.tell(codeRebalance, fmt.Sprintf("group %q has no plan yet: %v; trying again", g.cfg.Group, err))
 			g.request = nil
 			g.again(ctx)
 			return

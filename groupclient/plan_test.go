@@ -1,6 +1,7 @@
 package groupclient
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,13 +21,16 @@ func TestALeaderThatCannotAskForPartitionsTakesNothingAway(t *testing.T) {
 		if first.has("lost") || len(first.Owned()) != 4 || second.has("assigned") {
 			t.Errorf("first: %s\nsecond: %s", first.string(), second.string())
 		}
+		if w := first.last(t, "waiting"); w.code != codeRebalance || !strings.Contains(w.text, `has no plan yet: the number of partitions of topic "payments" is not known`) {
+			t.Errorf("the worker is told %q", w.text)
+		}
 		b.model.set(func() { b.model.noTopics = nil })
 		pass(3 * time.Second)
 		if a := second.last(t, "assigned").given; len(a.Active) != 2 {
 			t.Errorf("second: %+v", a)
 		}
-		if a := first.last(t, "assigned").given; len(a.Active) != 4 {
-			t.Errorf("first: %+v", a)
+		if a := first.last(t, "assigned").given; len(a.Active) != 4 || first.last(t, "waiting").code != codeOK {
+			t.Errorf("first: %s", first.string())
 		}
 	})
 }
