@@ -106,7 +106,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	w.kill()
 
 	j.loseDisk()
-	j.ask("restore", "60 stop") // some 40,000 rows
+	j.ask("restore", "85 stop") // some 45,000 rows: more than the store gathers before it writes
 	w = j.worker(s)
 	w.wait("at", "point", "restore")
 	w.kill()
