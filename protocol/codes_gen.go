@@ -62,6 +62,7 @@ const (
 	CodeHung              = "hung"               // the worker made no progress within max_processing
 	CodeCommitFailed      = "commit_failed"      // an earlier commit of this epoch did not end as committed
 	CodeRevokeTimeout     = "revoke_timeout"     // the worker did not release the task within revoke_timeout
+	CodeForeignWrite      = "foreign_write"      // somebody else has written to a changelog of the task; the commit is in Kafka, and the task is opened anew
 	CodeTruncated         = "truncated"          // the log was truncated below the checkpoint
 	CodeBelowLogStart     = "below_log_start"    // the checkpoint is below the log start
 	CodePastEnd           = "past_end"           // the checkpoint is past the end of the log
@@ -128,6 +129,7 @@ func Retriable(code string) bool {
 		CodeHung,
 		CodeCommitFailed,
 		CodeRevokeTimeout,
+		CodeForeignWrite,
 		CodeTruncated,
 		CodeBelowLogStart,
 		CodePastEnd,
@@ -254,6 +256,8 @@ func Meaning(code string) string {
 		return "an earlier commit of this epoch did not end as committed"
 	case CodeRevokeTimeout:
 		return "the worker did not release the task within revoke_timeout"
+	case CodeForeignWrite:
+		return "somebody else has written to a changelog of the task; the commit is in Kafka, and the task is opened anew"
 	case CodeTruncated:
 		return "the log was truncated below the checkpoint"
 	case CodeBelowLogStart:

@@ -177,8 +177,8 @@ func (r *Runner) produce(ctx context.Context, e Produce) Event {
 			Outcome: Refused, Code: protocol.CodeFenced, Message: "nothing was written: " + err.Error(),
 		}}
 	}
-	points, err := r.ports.Producer.Produce(ctx, e.Writes)
-	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Checkpoints: points}
+	landed, err := r.ports.Producer.Produce(ctx, e.Writes)
+	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Landed: landed}
 	var unknown *UnknownError
 	if !errors.As(err, &unknown) || unknown.Ended == nil || isClosed(unknown.Ended) {
 		return done

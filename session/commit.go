@@ -129,7 +129,8 @@ func (m *Machine) produced(ev Produced) error {
 	}
 	switch ev.Outcome {
 	case OK:
-		c.produced, c.points = true, ev.Checkpoints
+		c.produced, c.landed = true, ev.Landed
+		c.foreign = t.advance(ev.Landed)
 	case Refused:
 		m.failCommits(t, ev.Result)
 	default:
@@ -148,7 +149,7 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 		t.positions, t.failures = c.next, 0
 		t.commits = t.commits[1:]
 		m.free(c.conn, c.writes)
-		m.answer(c, protocol.Committed{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch, Checkpoints: c.points})
+		m.landed(t, c)
 	case Rebalancing:
 		// INVARIANT: repeated after the sync while the task is still ours.
 		c.waitsSync, c.retryAt = m.afterSync(c.since)
@@ -165,6 +166,42 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 		c.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
 	return nil
+}
+
+// landed answers a commit that is whole in Kafka.
+//
+// INVARIANT: a store takes no checkpoint past rows that it has not seen. When somebody else has written
+// to a changelog in between, the worker drops what it has over its store, the task is opened anew, and
+// the replay from the stored checkpoint brings both: theirs and ours.
+func (m *Machine) landed(t *task, c *commit) {
+	if c.foreign == "" {
+		points := map[string]string{}
+		for name, at := range c.landed {
+			points[name] = at.Checkpoint
+		}
+		m.answer(c, protocol.Committed{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch, Checkpoints: points})
+		return
+	}
+	message := "somebody else has written to " + c.foreign + ": only the active of the task may, give each group changelogs of its own"
+	m.answer(c, protocol.Unknown{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch,
+		Code: protocol.CodeForeignWrite, Message: message})
+	m.failCommits(t, Result{Outcome: Refused, Code: protocol.CodeCommitFailed, Message: message})
+}
+
+// advance moves the heads of the changelogs that were written, and names one in which the write did
+// not land where it had to.
+func (t *task) advance(landed map[string]Landed) (foreign string) {
+	for _, tb := range t.tables {
+		at, ok := landed[tb.stream.Name]
+		if !ok || at.Next == 0 {
+			continue
+		}
+		if at.Base != tb.head {
+			foreign = tb.stream.Topic
+		}
+		tb.head = at.Next
+	}
+	return foreign
 }
 
 // failCommits answers the first commit with why, and all later ones of the epoch alike; the epoch is over.

@@ -14,7 +14,7 @@ import (
 // doubtful is a producer whose writes may land later.
 type doubtful struct{ ended chan struct{} }
 
-func (d doubtful) Produce(context.Context, []StreamWrites) (map[string]string, error) {
+func (d doubtful) Produce(context.Context, []StreamWrites) (map[string]Landed, error) {
 	return nil, &UnknownError{Code: protocol.CodeKafkaUnreachable, Err: errors.New("no answer"), Ended: d.ended}
 }
 

@@ -96,14 +96,14 @@ const (
 
 // From the data path.
 type (
-	// Produced answers Produce; Checkpoints by table name. InDoubt: some of it may still land, and
+	// Produced answers Produce; Landed by table name. InDoubt: some of it may still land, and
 	// ProduceEnded follows.
 	Produced struct {
 		Task TaskID
 		Op   int64
 		Result
-		Checkpoints map[string]string
-		InDoubt     bool
+		Landed  map[string]Landed
+		InDoubt bool
 	}
 	// ProduceEnded: of a Produce in doubt nothing can land any more.
 	ProduceEnded struct{ Op int64 }
@@ -134,6 +134,13 @@ type (
 		Reopen        bool
 	}
 )
+
+// Landed is where the writes to a table's changelog are: from Base up to Next, and the checkpoint there.
+// Next 0: that cannot be told.
+type Landed struct {
+	Checkpoint string
+	Base, Next int64
+}
 
 // From the process.
 type (

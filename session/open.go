@@ -112,7 +112,7 @@ func (m *Machine) addTable(t *task, name, topic string, kind protocol.TableKind)
 	t.tables = append(t.tables, &table{stream: protocol.TableStream{
 		Name: name, Topic: topic, Kind: kind,
 		Stream: m.newStream(t, kind == protocol.TableChangelog),
-	}})
+	}, head: t.ends[name]})
 }
 
 func (m *Machine) globalTopic(name string) string {

@@ -50,7 +50,7 @@ type Feeder interface {
 
 // Producer writes the frames of one commit and returns the new checkpoint of each table written.
 type Producer interface {
-	Produce(ctx context.Context, writes []StreamWrites) (checkpoints map[string]string, err error)
+	Produce(ctx context.Context, writes []StreamWrites) (landed map[string]Landed, err error)
 }
 
 // Errors by which the ports say how a step of Kafka ended. Any other error means: try again.

@@ -106,8 +106,8 @@ func (k fakeFeeder) Start(e StartFeed, g *gate.Gate) func() {
 	return func() { k.stops <- e.Source.Stream }
 }
 
-func (k *fakeKafka) Produce(context.Context, []StreamWrites) (map[string]string, error) {
-	return map[string]string{"t": "v1:x"}, nil
+func (k *fakeKafka) Produce(context.Context, []StreamWrites) (map[string]Landed, error) {
+	return map[string]Landed{"t": {Checkpoint: "v1:x"}}, nil
 }
 
 func TestRunnerCarriesATaskFromHelloToDrain(t *testing.T) {

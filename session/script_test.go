@@ -118,7 +118,7 @@ func (s *script) took(task TaskID, positions map[string]int64, ends map[string]i
 }
 
 func (s *script) produced(task TaskID, r Result) Produced {
-	return Produced{Task: task, Op: s.ops["produce"+task.String()], Result: r, Checkpoints: map[string]string{"t": "v1:x"}}
+	return Produced{Task: task, Op: s.ops["produce"+task.String()], Result: r, Landed: map[string]Landed{"t": {Checkpoint: "v1:x"}}}
 }
 
 func (s *script) positioned(task TaskID, r Result) PositionsCommitted {

@@ -43,6 +43,7 @@ type task struct {
 type table struct {
 	stream    protocol.TableStream
 	reached   bool
+	head      int64 // of a changelog: where the next write must land, when nobody else writes
 	resetting int64 // id of the reset that the worker owes an answer to
 }
 
@@ -98,7 +99,8 @@ type commit struct {
 	produced  bool
 	waitsSync bool
 	retryAt   time.Time
-	points    map[string]string // checkpoints by table
+	landed    map[string]Landed // by table
+	foreign   string            // a changelog in which somebody else has written in between
 }
 
 // destinations sorts the frames of a commit by where they go. It refuses a stream that is none of the

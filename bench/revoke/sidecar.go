@@ -114,7 +114,7 @@ func (s *sidecar) Commit(context.Context, session.TaskID, map[string]int64) erro
 func (s *sidecar) CommitReleased(context.Context, session.TaskID, map[string]int64) error {
 	return nil
 }
-func (s *sidecar) Produce(context.Context, []session.StreamWrites) (map[string]string, error) {
+func (s *sidecar) Produce(context.Context, []session.StreamWrites) (map[string]session.Landed, error) {
 	return nil, nil
 }
 

@@ -89,7 +89,7 @@ type producePort struct {
 	metrics  *ops.Metrics
 }
 
-func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]string, error) {
+func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]session.Landed, error) {
 	list := make([]produce.Write, len(writes))
 	for i, w := range writes {
 		list[i] = produce.Write{Topic: w.Topic, Partition: w.Partition, Changelog: w.Table != "", Frames: w.Frames}
@@ -109,15 +109,14 @@ func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites)
 		}
 		return nil, unknown
 	}
-	points := map[string]string{}
+	landed := map[string]session.Landed{}
 	for _, w := range writes {
-		if landed, ok := result.Changelogs[w.Topic]; ok && w.Table != "" {
-			points[w.Table] = restore.Checkpoint{
-				TopicID: landed.TopicID, Next: landed.Next, LeaderEpoch: landed.LeaderEpoch, Time: p.now(),
-			}.String()
+		if at, ok := result.Changelogs[w.Topic]; ok && w.Table != "" {
+			checkpoint := restore.Checkpoint{TopicID: at.TopicID, Next: at.Next, LeaderEpoch: at.LeaderEpoch, Time: p.now()}
+			landed[w.Table] = session.Landed{Checkpoint: checkpoint.String(), Base: at.Base, Next: at.Next}
 		}
 	}
-	return points, nil
+	return landed, nil
 }
 
 // bridgeEvents turns what the worker says into events. Calls come one at a time.

@@ -123,11 +123,15 @@ func (w *world) Commit(ctx context.Context, t session.TaskID, next map[string]in
 	return c.wait(ctx)
 }
 
-func (w *world) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]string, error) {
+func (w *world) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]session.Landed, error) {
 	c := &call{writes: writes, end: make(chan error, 1)}
 	w.produces <- c
 	err := c.wait(ctx)
-	return c.points, err
+	landed := map[string]session.Landed{}
+	for table, point := range c.points {
+		landed[table] = session.Landed{Checkpoint: point}
+	}
+	return landed, err
 }
 
 func (c *call) wait(ctx context.Context) error {

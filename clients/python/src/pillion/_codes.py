@@ -78,6 +78,7 @@ class Code(StrEnum):
     HUNG = "hung"
     COMMIT_FAILED = "commit_failed"
     REVOKE_TIMEOUT = "revoke_timeout"
+    FOREIGN_WRITE = "foreign_write"
     TRUNCATED = "truncated"
     BELOW_LOG_START = "below_log_start"
     PAST_END = "past_end"
@@ -134,6 +135,7 @@ RETRIABLE: Final[frozenset[str]] = frozenset(
         "hung",
         "commit_failed",
         "revoke_timeout",
+        "foreign_write",
         "truncated",
         "below_log_start",
         "past_end",
@@ -184,6 +186,7 @@ CODE_MEANINGS: Final[dict[str, str]] = {
     "hung": "the worker made no progress within max_processing",
     "commit_failed": "an earlier commit of this epoch did not end as committed",
     "revoke_timeout": "the worker did not release the task within revoke_timeout",
+    "foreign_write": "somebody else has written to a changelog of the task; the commit is in Kafka, and the task is opened anew",
     "truncated": "the log was truncated below the checkpoint",
     "below_log_start": "the checkpoint is below the log start",
     "past_end": "the checkpoint is past the end of the log",
