@@ -586,3 +586,19 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+@run
+async def test_what_is_used_after_the_close_says_so() -> None:
+    async with FakeSidecar() as sidecar:
+        conn = connect(sidecar.url)
+        worker = await pair(sidecar, conn)
+        fake, task = await started(worker, conn)
+        await worker.records(fake, "words", [(b"k", b"v")])
+        batch = (await event(conn, pillion.Records)).batch
+        await conn.__aexit__(None, None, None)
+        with pytest.raises(pillion.ConnectionLost, match="closed by this side"):
+            await conn.commit(batch)
+        assert (await event(conn, pillion.Lost)).task is task
+        with pytest.raises(pillion.ConnectionLost, match="closed by this side"):
+            await anext(conn)

@@ -285,9 +285,12 @@ class Connection:
         self._flushed.clear()
         self._outgoing.set()
         writer = asyncio.create_task(self._write(websocket, protocol), name="pillion writer")
-        end: PillionError = ConnectionLost("the connection was closed by this side")
+        closed = ConnectionLost("the connection was closed by this side")
+        end: PillionError = closed
         try:
             end = await self._read(websocket, protocol)
+            if self._closing and isinstance(end, ConnectionLost):
+                end = closed  # it is not made again
         finally:
             self._websocket = None
             writer.cancel()
