@@ -20,6 +20,8 @@ const (
 	retentionKey     = "delete.retention.ms"
 	defaultRetention = 24 * time.Hour
 
+	clocksDiffer = time.Hour // by how much clocks may: past it the age of a checkpoint is not known
+
 	missingFor = 30 * time.Second // how long metadata may not know a topic that exists
 )
 
@@ -184,9 +186,14 @@ func (s *replay) valid(ctx context.Context, c Checkpoint, id [16]byte, b bounds)
 		if err != nil {
 			return err
 		}
-		if age := time.Since(c.Time); retention >= 0 && age > retention {
+		switch age := time.Since(c.Time); {
+		case retention < 0:
+		case age > retention:
 			return refuse(protocol.CodeTombstonesExpired, "it was whole %v ago, the topic keeps tombstones for %v: deletions may be missed",
 				age.Round(time.Second), retention)
+		case age < -clocksDiffer:
+			return refuse(protocol.CodeTombstonesExpired, "its checkpoint is of a time that lies %v ahead, a clock was wrong: deletions may be missed",
+				-age.Round(time.Second))
 		}
 	}
 	if c.LeaderEpoch < 0 {

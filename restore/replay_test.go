@@ -175,6 +175,8 @@ func TestValidation(t *testing.T) {
 		"epoch unknown":  {func(l *log, _ *Checkpoint) { l.epochEnd = -1 }, protocol.CodeTruncated},
 		"no epoch":       {func(l *log, c *Checkpoint) { l.epochEnd = 4; c.LeaderEpoch = -1 }, ""},
 		"old":            {func(_ *log, c *Checkpoint) { c.Time = c.Time.Add(-25 * time.Hour) }, protocol.CodeTombstonesExpired},
+		"of tomorrow":    {func(_ *log, c *Checkpoint) { c.Time = c.Time.Add(24 * time.Hour) }, protocol.CodeTombstonesExpired},
+		"of soon":        {func(_ *log, c *Checkpoint) { c.Time = c.Time.Add(time.Minute) }, ""},
 		"old at the end": {func(_ *log, c *Checkpoint) { c.Time = c.Time.Add(-25 * time.Hour); c.Next = 10 }, ""},
 		"old, deleting":  {func(l *log, c *Checkpoint) { c.Time = c.Time.Add(-25 * time.Hour); l.configs[policyKey] = "delete" }, ""},
 		"old, forbidden": {func(l *log, c *Checkpoint) {
