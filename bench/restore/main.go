@@ -19,11 +19,12 @@
 // INVARIANT: a figure is printed only when every run of every way had exactly the table that was
 // written, by a digest over all keys and values, and when no peer looks like a straw man (peers.go).
 //
-// A run during which others used the machine is repeated. INVARIANT: what is repeated is decided by
-// what they used, not by the figure.
+// A run begins when the machine is quiet, is repeated when others used the machine during it, and counts
+// only when there are not enough undisturbed ones. INVARIANT: this is decided by what others used, not by the figure.
 //
 // A line "BENCH restore/none/vs-kafka-streams 3.5 x" says how many times as many records per second
-// the sidecar restores, by the medians.
+// the sidecar restores, by the medians; "BENCH restore/none/cpu/vs-..." the same for records per CPU second,
+// sidecar included.
 package main
 
 import (
@@ -36,6 +37,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 var (
@@ -48,7 +50,7 @@ var (
 	python   = flag.String("python", ".venv/bin/python", "Python with the client and confluent-kafka")
 	sidecar  = flag.String("sidecar", "bin/pillion", "the sidecar")
 	quiet    = flag.Float64("quiet", 0.2, "repeat a run during which others, the broker with them, used more than this share of the machine")
-	again    = flag.Int("again", 15, "how many such runs of a variant are repeated before they count anyway")
+	waits    = flag.Duration("wait", 10*time.Minute, "how long a variant waits for a quiet machine and repeats such runs before they count anyway")
 	unproven = flag.Bool("unproven", false, "print figures even when a peer looks like a straw man: for trying with few records")
 	verbose  = flag.Bool("v", false, "show what the processes say")
 )
@@ -97,11 +99,11 @@ func compare(ctx context.Context, v variant, ways []way) error {
 	if err := l.fill(ctx); err != nil {
 		return fmt.Errorf("fill %s: %w", l.topic(), err)
 	}
-	runs, disturbed, repeats := map[string][]figures{}, 0, *again
+	runs, p := map[string][]figures{}, patience{time.Now().Add(*waits)}
 	for round := range *rounds {
 		for i := range ways {
 			w := ways[(i+round)%len(ways)] // nobody always follows the same one
-			f, err := w.undisturbed(ctx, l, &repeats, func(f figures) {
+			f, err := w.undisturbed(ctx, l, p, func(f figures) {
 				fmt.Printf("%-4s round %d  %-15s %s: repeated\n", v.name, round+1, w.name, f)
 			})
 			if err != nil {
@@ -109,29 +111,28 @@ func compare(ctx context.Context, v variant, ways []way) error {
 			}
 			fmt.Printf("%-4s round %d  %-15s %s\n", v.name, round+1, w.name, f)
 			runs[w.name] = append(runs[w.name], f)
-			if f.elsewhere > *quiet {
-				disturbed++
-			}
 		}
-	}
-	if disturbed > 0 {
-		fmt.Printf("%-4s %d of %d runs that count were disturbed: the machine was not quiet\n", v.name, disturbed, *rounds*len(ways))
 	}
 	return report(v, ways, runs)
 }
 
 // report prints the medians and ratios unless a peer's figure cannot be believed.
 func report(v variant, ways []way, runs map[string][]figures) error {
-	speed := map[string]float64{} // records per second
+	speed, cpu := map[string]float64{}, map[string]float64{} // records per second, CPU seconds per million
 	for _, w := range ways {
-		speed[w.name] = median(runs[w.name], func(f figures) float64 { return f.speed() })
-		fmt.Printf("%-4s median   %-15s %6.3f M records/s (%.3f to %.3f)  %.2f + %.2f CPU s per M records  %.0f + %.0f MB\n",
-			v.name, w.name, speed[w.name]/1e6,
-			slices.MinFunc(runs[w.name], bySpeed).speed()/1e6, slices.MaxFunc(runs[w.name], bySpeed).speed()/1e6,
-			median(runs[w.name], func(f figures) float64 { return f.CPU / f.millions() }),
-			median(runs[w.name], func(f figures) float64 { return f.SidecarCPU / f.millions() }),
-			median(runs[w.name], func(f figures) float64 { return f.RSS }),
-			median(runs[w.name], func(f figures) float64 { return f.SidecarRSS }))
+		all, quiet := counting(runs[w.name])
+		if !quiet {
+			fmt.Printf("%-4s %s was disturbed in most runs: the machine was not quiet, the ratios are not to be trusted\n", v.name, w.name)
+		}
+		speed[w.name] = median(all, figures.speed)
+		cpu[w.name] = median(all, func(f figures) float64 { return (f.CPU + f.SidecarCPU) / f.millions() })
+		fmt.Printf("%-4s median of %d  %-15s %6.3f M records/s (%.3f to %.3f)  %.2f + %.2f CPU s per M records  %.0f + %.0f MB\n",
+			v.name, len(all), w.name, speed[w.name]/1e6,
+			slices.MinFunc(all, bySpeed).speed()/1e6, slices.MaxFunc(all, bySpeed).speed()/1e6,
+			median(all, func(f figures) float64 { return f.CPU / f.millions() }),
+			median(all, func(f figures) float64 { return f.SidecarCPU / f.millions() }),
+			median(all, func(f figures) float64 { return f.RSS }),
+			median(all, func(f figures) float64 { return f.SidecarRSS }))
 	}
 	if err := believable(v.name, speed); err != nil {
 		if !*unproven {
@@ -149,6 +150,7 @@ func report(v variant, ways []way, runs map[string][]figures) error {
 	for _, peer := range peers {
 		if speed[pillion] > 0 && speed[peer] > 0 {
 			fmt.Printf("BENCH restore/%s/vs-%s %.2f x\n", v.name, peer, speed[pillion]/speed[peer])
+			fmt.Printf("BENCH restore/%s/cpu/vs-%s %.2f x\n", v.name, peer, cpu[peer]/cpu[pillion])
 		}
 	}
 	return nil
@@ -167,5 +169,5 @@ func median(all []figures, of func(figures) float64) float64 {
 		values[i] = of(f)
 	}
 	slices.Sort(values)
-	return values[len(values)/2]
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }

@@ -79,3 +79,21 @@ func TestParseStat(t *testing.T) {
 		}
 	}
 }
+
+func TestCounting(t *testing.T) {
+	calm, busy := figures{elsewhere: 0.1}, figures{elsewhere: 0.5}
+	for _, c := range []struct {
+		runs  []figures
+		n     int
+		quiet bool
+	}{
+		{[]figures{calm, calm, calm, busy, busy}, 3, true},
+		{[]figures{calm, calm, busy, busy, busy}, 5, false},
+		{[]figures{calm}, 1, true},
+		{[]figures{busy}, 1, false},
+	} {
+		if got, quiet := counting(c.runs); len(got) != c.n || quiet != c.quiet {
+			t.Errorf("%v: %d runs count, quiet %t", c.runs, len(got), quiet)
+		}
+	}
+}

@@ -18,7 +18,6 @@ const (
 	pom      = here + "/streams/pom.xml"
 	jars     = here + "/streams/target"
 	runLimit = 10 * time.Minute
-	pause    = 3 * time.Second // before a disturbed run is repeated
 )
 
 // way is one way to restore. Its command writes figures as JSON into the file that it is given last.
@@ -92,24 +91,6 @@ func java() string {
 		return filepath.Join(home, "bin/java")
 	}
 	return "java"
-}
-
-// undisturbed measures again while others use too much of the machine and repeats are left. Whether it
-// does is seen from their use alone, never from the figure.
-func (w way) undisturbed(ctx context.Context, l *changelog, repeats *int, say func(figures)) (figures, error) {
-	for {
-		f, err := w.measure(ctx, l)
-		if err != nil || f.elsewhere <= *quiet || *repeats == 0 {
-			return f, err
-		}
-		*repeats--
-		say(f)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return f, ctx.Err()
-		}
-	}
 }
 
 // measure restores the table once in a fresh process and checks it.
