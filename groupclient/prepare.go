@@ -41,7 +41,7 @@ func Prepare(ctx context.Context, client *kafka.Client, opts PrepareOptions, d D
 func prepare(ctx context.Context, client admin, opts PrepareOptions, d Declaration) (Prepared, error) {
 	p := &preparation{client: client, opts: opts, declared: d}
 	for _, step := range []func(context.Context) error{
-		p.checkDeclaration, p.find, p.createMissing, p.checkExisting, p.checkCounts, p.createChangelogs, p.checkExisting, p.checkCounts, p.checkPolicies,
+		p.checkDeclaration, p.find, p.createMissing, p.findAgain, p.checkExisting, p.checkCounts, p.createChangelogs, p.checkExisting, p.checkCounts, p.checkPolicies,
 	} {
 		if err := step(ctx); err != nil {
 			return Prepared{}, err
@@ -85,6 +85,32 @@ func (p *preparation) find(ctx context.Context) error {
 	}
 	p.topics = topics
 	return nil
+}
+
+// findAgain looks once more after a while for what is missing: a broker hears of a topic that was just
+// created elsewhere a little later, and a refusal is for good.
+func (p *preparation) findAgain(ctx context.Context) error {
+	for attempt := 0; attempt < lookAgain && p.lacking(); attempt++ {
+		if !kafka.Pause(ctx, attempt) {
+			return ctx.Err()
+		}
+		if err := p.find(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAgain is how often; about a second in all.
+const lookAgain = 5
+
+func (p *preparation) lacking() bool {
+	for _, topic := range p.names {
+		if p.missing(topic) && !p.isChangelog(topic) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *preparation) missing(topic string) bool {

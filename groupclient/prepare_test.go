@@ -207,3 +207,24 @@ func TestATopicThatWasJustCreatedIsWaitedFor(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// lateBroker does not know a topic at the first two looks: it was created a moment ago, elsewhere.
+type lateBroker struct {
+	*kafka.Client
+	looks int
+}
+
+func (b *lateBroker) Refresh(ctx context.Context, names ...string) (map[string]kafka.Topic, error) {
+	topics, err := b.Client.Refresh(ctx, names...)
+	if b.looks++; b.looks <= 2 && err == nil {
+		topics["flights"] = kafka.Topic{Name: "flights", Err: &kafka.Error{Code: 3}}
+	}
+	return topics, err
+}
+
+func TestATopicThatABrokerHasNotHeardOfYetIsNotRefused(t *testing.T) {
+	broker := &lateBroker{Client: newClient(t, seeded(t).Addrs())}
+	if _, err := prepare(t.Context(), broker, PrepareOptions{Group: "app"}, full()); err != nil {
+		t.Error(err)
+	}
+}
