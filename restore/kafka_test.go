@@ -247,8 +247,15 @@ func testProgress(t *testing.T, addrs []string, topic string) {
 	w.gate.Pause()
 	m, _ := managed(t, addrs, w, Config{ProgressEvery: time.Millisecond})
 	m.Start(w.request(topic, Changelog, 100))
-	w.until("progress", func() bool { return len(w.progress) >= 3 })
-	if p := w.progress[2]; p.Remaining != 100 || p.ETA >= 0 || p.Records != 0 {
+	var p Progress
+	w.until("progress", func() bool { // it goes on meanwhile
+		if len(w.progress) < 3 {
+			return false
+		}
+		p = w.progress[2]
+		return true
+	})
+	if p.Remaining != 100 || p.ETA >= 0 || p.Records != 0 {
 		t.Errorf("%+v", p)
 	}
 	w.gate.Resume()
