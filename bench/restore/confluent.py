@@ -48,7 +48,7 @@ def main() -> None:
     window.close()
 
     consumer.close()
-    window.write(figures, table, records - left)
+    window.write(figures, [table], records - left)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -28,9 +29,10 @@ class Window:
         self._cpu = _cpu() - self._cpu
         self._sidecar_cpu = self._cpu_of_sidecar() - self._sidecar_cpu
 
-    def write(self, path: str, table: dict[bytes, bytes], records: int) -> None:
-        """Write the figures into a file."""
+    def write(self, path: str, tables: Iterable[dict[bytes, bytes]], records: int) -> None:
+        """Write the figures into a file; no two tables have a key in common."""
         peak, sidecar_peak = _peak("self"), _peak(self._sidecar) if self._sidecar else 0
+        table = {key: value for part in tables for key, value in part.items()}
         figures = {
             "seconds": self._seconds,
             "records": records,
