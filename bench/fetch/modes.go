@@ -107,7 +107,7 @@ func readFetch(ctx context.Context, topic string) (int64, error) {
 	ended := make(chan error, len(tps))
 	for _, tp := range tps {
 		f.Add(fetch.Partition{
-			Topic: topic, Partition: tp.Partition, LastEpoch: -1, Kind: frame.Restore, Headers: true,
+			Topic: topic, Partition: tp.Partition, Stream: 1, Epoch: 1, LastEpoch: -1, Kind: frame.Restore, Headers: true,
 			Until: ends[tp].Offset, Sink: counter{f, &count, ended},
 		})
 	}
@@ -135,7 +135,7 @@ func readFranzFrames(ctx context.Context, topic string) (int64, error) {
 		b := builders[p.Partition]
 		if b == nil {
 			b = frame.NewBuilder(frame.Restore)
-			b.Reset(0, 0, 0)
+			b.Reset(1, 1, 0)
 			builders[p.Partition] = b
 		}
 		size := 0
@@ -143,7 +143,7 @@ func readFranzFrames(ctx context.Context, topic string) (int64, error) {
 			b.Append(r.Offset, 0, r.Key, r.Value, nil)
 			if size += 8 + len(r.Key) + len(r.Value); size >= frame.DefaultTarget {
 				b.Finish(nil, r.Offset+1, nil)
-				b.Reset(0, 0, r.Offset+1)
+				b.Reset(1, 1, r.Offset+1)
 				size = 0
 			}
 		}
