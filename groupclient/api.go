@@ -5,11 +5,18 @@ import (
 	"fmt"
 )
 
-// Declaration is what a worker says in its hello, in Kafka's names.
+// Declaration is what a worker says in its hello, in Kafka's names: sets, or flat sources and tables,
+// which Prepare puts into sets by their partition counts.
 type Declaration struct {
 	Sets    []DeclaredSet
+	Sources []string
+	Tables  []DeclaredTable
 	Globals []DeclaredGlobal
 	Outputs []string
+
+	Address   string // advertised to those who ask where a key is
+	Replicas  *int   // standbys of each task that the worker asks for; nil: it does not say
+	NoStandby bool   // the worker cannot hold standbys
 }
 
 // DeclaredSet is a set of source topics that are read together, with the tables kept with them.
@@ -25,6 +32,7 @@ type DeclaredTable struct {
 	Name        string
 	Changelog   string
 	SourceTopic string
+	Sources     []string // of a flat declaration: the sources that it is kept with; empty: those with its partition count
 }
 
 // DeclaredGlobal is a read-only table of which the worker holds every partition.
@@ -43,6 +51,10 @@ type Prepared struct {
 	TopicIDs map[string][16]byte // of every topic named; zero when the broker has no topic ids
 	Created  map[string]int32    // topics that were missing and were created, with their partitions
 	Warnings []string            // one sentence each, for the log and the worker
+
+	Address   string
+	Replicas  *int // asked for by the worker; Config.Replicas overrules it
+	NoStandby bool
 }
 
 // PreparedSet is a declared set with its partition count.

@@ -86,10 +86,10 @@ func (g *Group) followUp() (due time.Time, wanted bool) {
 	return g.follow.Add(releaseLinger), true
 }
 
-// revoking: tasks are owned that the last sync did not give.
+// revoking: tasks are owned that are on their way to others.
 func (g *Group) revoking() bool {
 	for _, t := range g.owned {
-		if !t.active {
+		if !t.active || g.draining {
 			return true
 		}
 	}
@@ -106,6 +106,7 @@ func (g *Group) leave(ctx context.Context, done []chan error) {
 	g.mu.Lock()
 	g.identity = identity{generation: -1, incarnation: newIncarnation()}
 	clear(g.owned)
+	g.draining = false
 	g.mu.Unlock()
 	g.request, g.synced, g.phase = nil, -1, resting
 	g.over()

@@ -31,7 +31,6 @@ type Config struct {
 	Group      string
 	InstanceID string // group.instance.id; empty: a dynamic member
 	Rack       string
-	Address    string // advertised to those who ask where a key is
 
 	SessionTimeout    time.Duration // 10s
 	HeartbeatInterval time.Duration // 500ms
@@ -40,8 +39,12 @@ type Config struct {
 	AutoOffsetReset string // earliest (default), latest, none
 	OnLostPosition  string // fail (default), earliest, latest
 	Guarantee       string // at_least_once (default), exactly_once
-	Replicas        int
+	Replicas        *int   // standbys of each task; nil: as many as the leader's worker asks for
 	AcceptStateLoss bool
+
+	// Copies are the tasks whose tables the worker keeps without being their active. It is called by
+	// Run's goroutine when a JoinGroup is built, and must not block. Nil: none.
+	Copies func() []Copy
 
 	Logger hclog.Logger
 }
@@ -86,6 +89,6 @@ func (c Config) Validate() error {
 		"groupclient: on_lost_position %q is not fail, earliest or latest", c.OnLostPosition)
 	refuse(!slices.Contains([]string{AtLeastOnce, ExactlyOnce}, c.Guarantee),
 		"groupclient: processing_guarantee %q is not at_least_once or exactly_once", c.Guarantee)
-	refuse(c.Replicas < 0, "groupclient: num_standby_replicas is %d", c.Replicas)
+	refuse(c.Replicas != nil && *c.Replicas < 0, "groupclient: num_standby_replicas is negative")
 	return errors.Join(errs...)
 }

@@ -54,6 +54,9 @@ func (d Declaration) roles(group string) (map[string][]role, error) {
 			return nil, err
 		}
 	}
+	if err := d.flatRoles(group, roles); err != nil {
+		return nil, err
+	}
 	for i, global := range d.Globals {
 		if err := name(fmt.Sprintf("global table %d", i+1), global.Name); err != nil {
 			return nil, err
@@ -79,8 +82,17 @@ func (set DeclaredSet) roles(group string, roles map[string][]role) error {
 	for _, source := range set.Sources {
 		roles[source] = append(roles[source], role{asSource, of})
 	}
-	tables := map[string]bool{}
 	for _, table := range set.Tables {
+		if len(table.Sources) > 0 {
+			return badDeclaration("table %q of %s names sources; those of its set are meant, so leave them out", table.Name, of)
+		}
+	}
+	return tableRoles(of, set.Tables, group, roles)
+}
+
+func tableRoles(of string, list []DeclaredTable, group string, roles map[string][]role) error {
+	tables := map[string]bool{}
+	for _, table := range list {
 		switch {
 		case table.Name == "":
 			return badDeclaration("a table of %s has no name; give it one", of)

@@ -22,7 +22,7 @@ func TestBadDeclarations(t *testing.T) {
 		`a table of set "s" has no name; give it one`:             {Sets: []DeclaredSet{set("s", a, DeclaredTable{})}},
 		`two tables of set "s" are named "t"; rename one`:         {Sets: []DeclaredSet{set("s", a, DeclaredTable{Name: "t"}, DeclaredTable{Name: "t"})}},
 		`table "t" of set "s" has both the changelog "c" and the source topic "x"; a table is written by its task or by others, so name one`: {
-			Sets: []DeclaredSet{set("s", a, DeclaredTable{"t", "c", "x"})}},
+			Sets: []DeclaredSet{set("s", a, DeclaredTable{Name: "t", Changelog: "c", SourceTopic: "x"})}},
 		`topic "a" is named twice as a source of set "s"; name it once`: {Sets: []DeclaredSet{set("s", []string{"a", "a"})}},
 		`topic "a" is a source of set "s" and a source of set "z"; put both sets into one, a record can only go to one of them`: {
 			Sets: []DeclaredSet{set("s", a), set("z", a)}},
@@ -74,7 +74,7 @@ func TestConfig(t *testing.T) {
 		"no client": func(c *Config) { c.Client = nil }, "no group": func(c *Config) { c.Group = "" },
 		"slow heartbeat": func(c *Config) { c.HeartbeatInterval = 4 * time.Second },
 		"reset":          func(c *Config) { c.AutoOffsetReset = "newest" }, "lost": func(c *Config) { c.OnLostPosition = "none" },
-		"guarantee": func(c *Config) { c.Guarantee = "exactly" }, "replicas": func(c *Config) { c.Replicas = -1 },
+		"guarantee": func(c *Config) { c.Guarantee = "exactly" }, "replicas": func(c *Config) { c.Replicas = new(-1) },
 		"negative": func(c *Config) { c.SessionTimeout = -1 },
 	} {
 		bad := good

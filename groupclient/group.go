@@ -70,7 +70,7 @@ type Group struct {
 	claimed   []Task    // what the last JoinGroup claimed
 	joined    *Prepared // what the last JoinGroup subscribed to
 	confirmed moment    // when the coordinator was asked last that knew us
-	copies    []Copy
+	draining  bool      // everything is being handed over; see Drain
 }
 
 // identity is who we are to the coordinator. Commits use the one that is current when they are sent.
@@ -203,7 +203,8 @@ func (g *Group) Join(p Prepared) {
 }
 
 func sameSubscription(a, b Prepared) bool {
-	return reflect.DeepEqual(a.Sets, b.Sets) && reflect.DeepEqual(a.Globals, b.Globals)
+	return reflect.DeepEqual(a.Sets, b.Sets) && reflect.DeepEqual(a.Globals, b.Globals) &&
+		a.Address == b.Address && a.NoStandby == b.NoStandby && reflect.DeepEqual(a.Replicas, b.Replicas)
 }
 
 // dropUndeclared needs g.mu.
@@ -247,11 +248,13 @@ func (g *Group) Owned() []Task {
 	return slices.SortedFunc(maps.Keys(g.owned), compareTasks)
 }
 
-// SetCopies is what the next JoinGroup says of copies. It asks for no join by itself.
-func (g *Group) SetCopies(copies []Copy) {
+// Drain says with every JoinGroup from now on that this member is about to leave: it is given nothing
+// new, and what it lets go of with Release goes to others while it still works on the rest. It asks for
+// no join by itself, the first Release does. Over with Leave.
+func (g *Group) Drain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.copies = slices.Clone(copies)
+	g.draining = true
 }
 
 // Leave leaves the group and lets go of everything. It returns when the coordinator has answered or

@@ -26,12 +26,16 @@ func compareTasks(a, b Task) int {
 // nobody wants to be a member any more.
 func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 	g.nonce++
+	var copies []Copy
+	if g.cfg.Copies != nil {
+		copies = g.cfg.Copies()
+	}
 	g.mu.Lock()
 	if g.want == nil {
 		g.mu.Unlock()
 		return nil, nil
 	}
-	subscription := g.subscription()
+	subscription := g.subscription(copies)
 	member := g.identity.member
 	reason := "the group rebalances"
 	switch {
@@ -63,8 +67,10 @@ func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 }
 
 // subscription needs g.mu.
-func (g *Group) subscription() assignor.Subscription {
-	s := assignor.Subscription{Rack: g.cfg.Rack, Address: g.cfg.Address, Nonce: g.nonce, Generation: g.synced}
+func (g *Group) subscription(copies []Copy) assignor.Subscription {
+	s := assignor.Subscription{
+		Rack: g.cfg.Rack, Address: g.want.Address, NoStandby: g.want.NoStandby, Nonce: g.nonce, Generation: g.synced,
+	}
 	keys := map[string]string{}
 	for _, set := range g.want.Sets {
 		own := assignorSet(set)
@@ -79,8 +85,8 @@ func (g *Group) subscription() assignor.Subscription {
 			s.Owned = append(s.Owned, assignor.Task{Set: key, Partition: t.Partition})
 		}
 	}
-	for _, c := range g.copies {
-		if key, ok := keys[c.Task.Set]; ok {
+	for _, c := range copies {
+		if key, ok := keys[c.Task.Set]; ok && g.owned[c.Task] == nil {
 			s.Copies = append(s.Copies, assignor.Copy{Task: assignor.Task{Set: key, Partition: c.Task.Partition}, Lag: c.Lag})
 		}
 	}
@@ -97,7 +103,7 @@ func assignorSet(set PreparedSet) assignor.Set {
 
 // plan is the leader's part of a generation.
 func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kmsg.SyncGroupRequestGroupAssignment, []string, error) {
-	in := assignor.Input{Options: assignor.Options{Replicas: g.cfg.Replicas}}
+	in := assignor.Input{Options: assignor.Options{Replicas: g.replicas()}}
 	var warnings []string
 	for _, m := range joined.Members {
 		member := assignor.Member{ID: m.MemberID, Generation: -1}
@@ -141,6 +147,20 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 		g.log.Warn(warning, "generation", joined.Generation)
 	}
 	return assignments, warnings, nil
+}
+
+// replicas is how many standbys the leader gives each task.
+func (g *Group) replicas() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.cfg.Replicas != nil:
+		return *g.cfg.Replicas
+	case g.joined != nil && g.joined.Replicas != nil:
+		return *g.joined.Replicas
+	default:
+		return 0
+	}
 }
 
 // partitionCounts asks for the counts of all members' sources. What is not answered in time is as it

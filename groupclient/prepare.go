@@ -29,8 +29,8 @@ type admin interface {
 // refuses is a RefusedError of one sentence: what, where, what to do. Any other error says that
 // Kafka did not answer.
 //
-// The order: the declaration by itself, allowed topics, topics that exist, equal counts within each
-// set, changelogs created, their counts and clean-up checked.
+// The order: the declaration by itself, allowed topics, topics that exist, flat sources and tables put
+// into sets, equal counts within each set, changelogs created, their counts and clean-up checked.
 //
 // INVARIANT: a declaration that is refused for what its topics are leaves no changelog behind, which
 // would have the wrong number of partitions once the topics have been put right.
@@ -41,7 +41,7 @@ func Prepare(ctx context.Context, client *kafka.Client, opts PrepareOptions, d D
 func prepare(ctx context.Context, client admin, opts PrepareOptions, d Declaration) (Prepared, error) {
 	p := &preparation{client: client, opts: opts, declared: d}
 	for _, step := range []func(context.Context) error{
-		p.checkDeclaration, p.find, p.createMissing, p.findAgain, p.checkExisting, p.checkCounts, p.createChangelogs, p.checkExisting, p.checkCounts, p.checkPolicies,
+		p.checkDeclaration, p.find, p.createMissing, p.findAgain, p.checkExisting, p.group, p.checkCounts, p.createChangelogs, p.checkExisting, p.checkCounts, p.checkPolicies,
 	} {
 		if err := step(ctx); err != nil {
 			return Prepared{}, err
@@ -290,7 +290,10 @@ func (p *preparation) checkPolicies(ctx context.Context) error {
 }
 
 func (p *preparation) prepared() Prepared {
-	out := Prepared{Group: p.opts.Group, Outputs: slices.Clone(p.declared.Outputs), TopicIDs: map[string][16]byte{}, Created: map[string]int32{}, Warnings: p.warnings}
+	out := Prepared{
+		Group: p.opts.Group, Outputs: slices.Clone(p.declared.Outputs), TopicIDs: map[string][16]byte{}, Created: map[string]int32{}, Warnings: p.warnings,
+		Address: p.declared.Address, Replicas: p.declared.Replicas, NoStandby: p.declared.NoStandby,
+	}
 	for _, topic := range p.names {
 		out.TopicIDs[topic] = p.topics[topic].ID
 		if p.created[topic] {

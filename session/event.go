@@ -47,11 +47,13 @@ type (
 		Code, Message string
 		Retry         bool
 	}
-	// Assigned: a sync has ended; these are our active tasks, by the worker's set names.
+	// Assigned: a sync has ended; these are our active tasks and those that we shadow, by the worker's
+	// set names.
 	Assigned struct {
 		Generation int32
 		MemberID   string
 		Active     []TaskID
+		Standby    []TaskID
 	}
 	// GroupLost: the membership is gone; the group edge joins again by itself.
 	GroupLost struct{ Code, Message string }

@@ -31,6 +31,7 @@ type groupPort struct {
 	post     func(session.Event)
 	metrics  *ops.Metrics
 	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
+	copies   func() []groupclient.Copy         // what the worker keeps without being its active; nil: nothing
 
 	mu       sync.Mutex
 	name     string
@@ -101,11 +102,15 @@ func (p *groupPort) become(group string) error {
 
 func (p *groupPort) newMember(group string) (*groupclient.Group, error) {
 	s := p.settings
+	var replicas *int // as the worker's hello says
+	if s.standbysGiven {
+		replicas = &s.NumStandbyReplicas
+	}
 	return groupclient.New(groupclient.Config{
 		Client: p.client, Group: group, InstanceID: s.GroupInstanceID, Rack: s.Rack,
 		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval,
 		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
-		Guarantee: s.ProcessingGuarantee, Replicas: s.NumStandbyReplicas,
+		Guarantee: s.ProcessingGuarantee, Replicas: replicas, Copies: p.copies,
 		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
 	}, groupEvents{p.post})
 }
@@ -132,6 +137,13 @@ func (p *groupPort) Release(tasks []session.TaskID) {
 		list[i] = groupTask(t)
 	}
 	p.group().Release(list...)
+}
+
+// Drain makes the group's plans leave this member out; what it still has it keeps until it lets go.
+func (p *groupPort) Drain() {
+	if g := p.group(); g != nil {
+		g.Drain()
+	}
 }
 
 // Confirm asks whether a task is still ours.
@@ -194,7 +206,14 @@ func groupError(err error) error {
 }
 
 func declaration(h protocol.Hello) groupclient.Declaration {
-	d := groupclient.Declaration{Outputs: h.Outputs}
+	d := groupclient.Declaration{
+		Sources: h.Sources, Outputs: h.Outputs, Address: h.Address, Replicas: h.Replicas, NoStandby: h.Level != protocol.LevelStandby,
+	}
+	for _, t := range h.Tables {
+		d.Tables = append(d.Tables, groupclient.DeclaredTable{
+			Name: t.Name, Changelog: t.Changelog, SourceTopic: t.SourceTopic, Sources: t.Sources,
+		})
+	}
 	for _, s := range h.Sets {
 		set := groupclient.DeclaredSet{Name: s.Name, Sources: s.Sources}
 		for _, t := range s.Tables {
@@ -211,7 +230,9 @@ func declaration(h protocol.Hello) groupclient.Declaration {
 }
 
 func prepared(p groupclient.Prepared) session.Prepared {
-	out := session.Prepared{Group: p.Group, Outputs: p.Outputs, Handle: p}
+	out := session.Prepared{
+		Group: p.Group, Outputs: p.Outputs, Handle: p, NoStandby: p.NoStandby, Address: p.Address, Replicas: p.Replicas,
+	}
 	for _, s := range p.Sets {
 		set := session.PreparedSet{Name: s.Name, Sources: s.Sources, Partitions: s.Partitions}
 		for _, t := range s.Tables {
@@ -236,6 +257,9 @@ func (e groupEvents) Assigned(a groupclient.Assignment) {
 	ev := session.Assigned{Generation: a.Generation, MemberID: a.MemberID}
 	for _, t := range a.Active {
 		ev.Active = append(ev.Active, session.TaskID{Set: t.Set, Partition: t.Partition})
+	}
+	for _, t := range a.Standby {
+		ev.Standby = append(ev.Standby, session.TaskID{Set: t.Set, Partition: t.Partition})
 	}
 	e.post(ev)
 }

@@ -47,7 +47,8 @@ type Settings struct {
 	LogLevel  string
 	LogFormat string
 
-	defaultGroup string // of dev
+	defaultGroup  string // of dev
+	standbysGiven bool   // num_standby_replicas overrules the worker's hello
 }
 
 // setting is one row of the table that flags, environment, YAML, --print-config and the README share.
