@@ -15,7 +15,8 @@ var tables = []TableStream{{Name: "t", Topic: "g-t-changelog", Kind: TableChange
 // samples has one message of every type, with every field set.
 var samples = []Message{
 	Hello{ID: 1, Versions: []int{1}, Client: Software{"py", "1", "python"}, Features: []string{"f"}, MaxFrame: 1 << 27,
-		Credit: Window{1 << 20, 1 << 20}, Group: "g", Sets: []Set{{Name: "s", Sources: []string{"a"}, Tables: []Table{{Name: "t", Changelog: "c", SourceTopic: "x"}}}},
+		Credit: Window{1 << 20, 1 << 20}, Group: "g", Level: LevelStandby,
+		Sources: []string{"a"}, Tables: []FlatTable{{Name: "t", Changelog: "c", SourceTopic: "x", Sources: []string{"a"}}}, Sets: []Set{{Name: "s", Sources: []string{"a"}, Tables: []Table{{Name: "t", Changelog: "c", SourceTopic: "x"}}}},
 		Globals: []Global{{"g", "t"}}, Outputs: []string{"o"}, Replicas: ptr(0), Address: "host:1", Resume: "r"},
 	Welcome{Re: 1, Version: 1, Session: "s", Sidecar: Software{Name: "pillion", Version: "1"}, Features: []string{"f"}, Group: "g",
 		Guarantee: "at_least_once", Limits: Limits{1, 1, 1, 2}, Credit: Window{1, 1}, Deadlines: Deadlines{1, 0, 0}, Resume: "r"},

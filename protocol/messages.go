@@ -48,6 +48,24 @@ type Set struct {
 	Tables  []Table  `json:"tables,omitempty"`
 }
 
+// FlatTable declares a table of a hello without sets. Sources names source topics that it is kept with;
+// without it the table goes with the sources that have as many partitions as its topic.
+type FlatTable struct {
+	Name        string   `json:"name" rule:"name"`
+	Changelog   string   `json:"changelog,omitempty"`
+	SourceTopic string   `json:"source_topic,omitempty"`
+	Sources     []string `json:"sources,omitempty" rule:"filled"`
+}
+
+// Level is how much of the protocol a worker can do; each has all of the one before.
+type Level string
+
+const (
+	LevelStateless Level = "stateless" // sources and outputs only
+	LevelTables    Level = "tables"    // also tables; what a hello without a level has
+	LevelStandby   Level = "standby"   // also copies of tasks that others process
+)
+
 // Global declares a read-only table of which the worker holds every partition.
 type Global struct {
 	Name  string `json:"name" rule:"name"`
@@ -63,12 +81,16 @@ type Hello struct {
 	MaxFrame int64    `json:"max_frame" rule:"min=1"` // largest frame that the worker accepts, in bytes
 	Credit   Window   `json:"credit"`                 // initial limits for what the sidecar sends
 	Group    string   `json:"group,omitempty"`
+	Level    Level    `json:"level,omitempty" rule:"oneof=stateless tables standby"`
 	Sets     []Set    `json:"sets,omitempty"`
-	Globals  []Global `json:"globals,omitempty"`
-	Outputs  []string `json:"outputs,omitempty" rule:"filled"`
-	Replicas *int     `json:"replicas,omitempty" rule:"min=0"`
-	Address  string   `json:"address,omitempty"`
-	Resume   string   `json:"resume,omitempty"` // reserved
+	// Sources and Tables stand in place of Sets: the sidecar groups them.
+	Sources  []string    `json:"sources,omitempty" rule:"filled"`
+	Tables   []FlatTable `json:"tables,omitempty"`
+	Globals  []Global    `json:"globals,omitempty"`
+	Outputs  []string    `json:"outputs,omitempty" rule:"filled"`
+	Replicas *int        `json:"replicas,omitempty" rule:"min=0"`
+	Address  string      `json:"address,omitempty"`
+	Resume   string      `json:"resume,omitempty"` // reserved
 }
 
 // Limits are the sizes that the sidecar accepts, in bytes.

@@ -48,6 +48,10 @@ type Prepared struct {
 	Globals []PreparedGlobal
 	Outputs []string
 	Handle  any
+	// What the group is told of the worker beside its declarations.
+	NoStandby bool // it cannot hold standbys: it is given none
+	Address   string
+	Replicas  *int // standbys of each task that it asks for; nil: it does not say
 }
 
 func (p *Prepared) set(name string) *PreparedSet {

@@ -49,6 +49,7 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 	m.graceUntil = time.Time{}
 	m.quiet()
 	same := m.prepared != nil && sameDeclarations(*m.prepared, ev.Prepared)
+	told := same && sameTerms(*m.prepared, ev.Prepared)
 	m.prepared = &ev.Prepared
 	for _, t := range m.tasks {
 		t.set, t.outdated = m.prepared.set(t.id.Set), t.outdated || !same
@@ -62,7 +63,7 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 	}
 	m.setGlobals(globals)
 	w.globalsOK = len(globals) == 0
-	m.joinDue = m.joinDue || !m.joined || !same
+	m.joinDue = m.joinDue || !m.joined || !told
 	return m.dropUndeclared()
 }
 
@@ -80,7 +81,13 @@ func (m *Machine) dropUndeclared() error {
 
 func sameDeclarations(a, b Prepared) bool {
 	a.Handle, b.Handle = nil, nil
+	a.NoStandby, a.Address, a.Replicas = b.NoStandby, b.Address, b.Replicas
 	return reflect.DeepEqual(a, b)
+}
+
+// sameTerms: what others are told of the worker without that its tasks depend on it.
+func sameTerms(a, b Prepared) bool {
+	return a.NoStandby == b.NoStandby && a.Address == b.Address && reflect.DeepEqual(a.Replicas, b.Replicas)
 }
 
 func (m *Machine) prepareFailed(ev PrepareFailed) {

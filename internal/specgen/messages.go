@@ -41,7 +41,8 @@ const (
 )
 
 // messageVectors derives the vectors of one type from its schema: each rule of the schema is kept
-// at its border and broken once. The first example with the most fields is the one that is changed.
+// at its border and broken once. The first example with the most fields is the one that is changed; of
+// the others only the fields that it does not have: what excludes each other stands in two examples.
 func (a *Schemas) messageVectors(name string) MessageVectors {
 	s := a.Messages[name]
 	out := MessageVectors{Type: name}
@@ -55,6 +56,15 @@ func (a *Schemas) messageVectors(name string) MessageVectors {
 	w := &walker{schemas: a, full: full, out: &out}
 	w.tolerated()
 	w.walk(s, nil)
+	for _, example := range s.Examples {
+		other := decode(example).(map[string]any)
+		w := &walker{schemas: a, full: other, out: &out}
+		for _, field := range slices.Sorted(maps.Keys(other)) {
+			if _, done := full[field]; !done {
+				w.property(s, field, []any{field})
+			}
+		}
+	}
 	return out
 }
 
@@ -104,15 +114,7 @@ func (w *walker) walk(s *Schema, path []any) {
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(here)) {
-			below := append(slices.Clone(path), name)
-			if of := s.Properties[name]; of != nil {
-				if name != "type" || len(path) > 0 {
-					w.presence(s, name, below)
-					w.walk(of, below)
-				}
-			} else if s.AdditionalProperties != nil {
-				w.walk(s.AdditionalProperties, below)
-			}
+			w.property(s, name, append(slices.Clone(path), name))
 		}
 		if s.PropertyNames != nil {
 			for _, name := range []string{"01", "-1", "x", ""} {
@@ -120,6 +122,17 @@ func (w *walker) walk(s *Schema, path []any) {
 				w.invalid(fmt.Sprintf("name %q", name), path, changed)
 			}
 		}
+	}
+}
+
+// property visits a field of the object that s describes.
+func (w *walker) property(s *Schema, name string, path []any) {
+	switch of := s.Properties[name]; {
+	case of != nil && (name != "type" || len(path) > 1):
+		w.presence(s, name, path)
+		w.walk(of, path)
+	case of == nil && s.AdditionalProperties != nil:
+		w.walk(s.AdditionalProperties, path)
 	}
 }
 

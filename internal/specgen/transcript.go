@@ -147,9 +147,14 @@ const (
 )
 
 // hello opens the n-th connection with the usual declarations.
-func (s *script) hello(n int) {
+func (s *script) hello(n int) { s.helloOf(n, declared) }
+
+// helloStandby is hello of a worker that can hold standbys.
+func (s *script) helloStandby(n int) { s.helloOf(n, `'level': 'standby', `+declared) }
+
+func (s *script) helloOf(n int, declared string) {
 	s.connect()
-	s.worker(`'hello', 'id': 1, ` + me + `, ` + window + `, 'group': 'flights-app', ` + declared)
+	s.worker(`'hello', 'id': 1, `+me+`, `+window+`, 'group': 'flights-app', %s`, declared)
 	s.sidecar(`'welcome', 're': 1, `+answered, n)
 }
 

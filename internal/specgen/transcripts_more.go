@@ -136,7 +136,7 @@ func credit(s *script) {
 
 func standby(s *script) {
 	s.note("a standby follows; promoted, it goes on from where it is; demoted, it follows again")
-	s.hello(1)
+	s.helloStandby(1)
 	s.cause("the group makes this member the standby of flights/3; the changelog ends at 2",
 		`'stand_by': 'flights/3', 'ends': {'plane_stats': 2}`)
 	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'standby', 'epoch': 1, ` +

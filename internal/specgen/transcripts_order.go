@@ -168,7 +168,7 @@ func drainTwo(s *script) {
 
 func promotedRevoked(s *script) {
 	s.note("revoke names an epoch whose promoted still waits in the worker's queue: the queue is worked down to there first")
-	s.hello(1)
+	s.helloStandby(1)
 	s.cause("the group makes this member the standby of flights/3; the changelog ends at 1",
 		`'stand_by': 'flights/3', 'ends': {'plane_stats': 1}`)
 	s.sidecar(`'assign', 'id': 1, 'task': 'flights/3', 'set': 'flights', 'partition': 3, 'role': 'standby', 'epoch': 1, ` +

@@ -23,6 +23,7 @@ from test_vectors import decoded, wanted, without_empty
 
 FILES = sorted((SPEC / "transcripts").glob("*.jsonl"))
 Line = dict[str, Any]
+HELLO = "group sets sources tables globals outputs replicas address".split()  # what is declared
 
 
 def test_there_are_transcripts() -> None:
@@ -149,7 +150,7 @@ class Player:
         assert core is not None
         if kind == "hello":
             got = self.message()
-            for key in ("group", "sets", "globals", "outputs", "replicas", "address"):
+            for key in HELLO:
                 assert without_empty(got.get(key)) == without_empty(message.get(key))
             return
         if kind == "opened":

@@ -353,6 +353,7 @@ class Connection:
             max_frame=options.max_frame,
             credit=m.Window(options.window, options.window),
             group=options.declaration.group,
+            level="standby",
             sets=options.declaration.sets,
             globals=options.declaration.globals,
             outputs=options.declaration.outputs,

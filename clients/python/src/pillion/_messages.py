@@ -26,6 +26,7 @@ Names = Annotated[list[Name], "filled"]
 Label = Annotated[str, re.compile(r"[A-Za-z0-9._-]{1,249}")]
 Checkpoint = Annotated[str, re.compile("[ -~]{0,128}")]
 Role = Literal["active", "standby", "global"]
+Level = Literal["stateless", "tables", "standby"]
 TableKind = Literal["changelog", "source", "global"]
 Guarantee = Literal["at_least_once", "exactly_once"]
 
@@ -73,6 +74,16 @@ class SetDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class FlatTableDeclaration:
+    """A table of a hello without sets."""
+
+    name: Label
+    changelog: str = ""
+    source_topic: str = ""
+    sources: list[Name] = field(default_factory=list[Name])
+
+
+@dataclass(frozen=True, slots=True)
 class GlobalDeclaration:
     """A read-only table of which the worker holds every partition."""
 
@@ -92,7 +103,10 @@ class Hello(Message):
     credit: Window
     features: list[str] = field(default_factory=list[str])
     group: str = ""
+    level: Level | None = None
     sets: list[SetDeclaration] = field(default_factory=list[SetDeclaration])
+    sources: list[Name] = field(default_factory=list[Name])
+    tables: list[FlatTableDeclaration] = field(default_factory=list[FlatTableDeclaration])
     globals: list[GlobalDeclaration] = field(default_factory=list[GlobalDeclaration])
     outputs: list[Name] = field(default_factory=list[Name])
     replicas: Size | None = None
