@@ -1,14 +1,13 @@
 """The worker of the demo: statistics of each plane, and every late arrival.
 
 flights (source) joined with planes (a source table of the same set) and airports (a global table).
-PREFIX stands before every topic; STATE is where the tables live.
+DEMO_PREFIX stands before every topic; DEMO_STATE is where the tables live, and events.jsonl: what
+happened to which task and when. From that the demo tells how long a take-over took.
 """
 
-import asyncio
 import json
 import os
-import signal
-from collections import Counter
+import time
 from pathlib import Path
 
 import pillion
@@ -28,24 +27,31 @@ async def main() -> None:
     connection = pillion.connect(sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"])
     async with connection as conn:
         with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
-            replayed: Counter[str] = Counter()
+            fed: dict[str, int] = {}  # the epoch in which a task's records came last
             async for event in tables:
                 match event:
-                    case pillion.Restore(task, batch):
-                        replayed[task.name] += len(batch)
-                        if batch.name == "plane_stats":
-                            hold_when_asked()
-                    case pillion.Restored(task):
-                        print(
-                            f"{task.name} whole, {replayed.pop(task.name, 0):,} records replayed", flush=True
-                        )
+                    case pillion.Assigned(task):
+                        note("assigned", task, role=task.role)
+                    case pillion.Restore(task, batch) if batch.name == "plane_stats":
+                        note("restore", task, records=len(batch), next=batch.next_offset)
+                    case pillion.Restored(task) | pillion.Promoted(task):
+                        note("whole", task)
                     case pillion.Records(task, batch):
+                        if fed.get(task.name) != task.epoch:
+                            fed[task.name] = task.epoch
+                            note("records", task)
                         late = [row for row in map(parse, batch.values) if is_late(row)]
                         count(batch, tables[task]["plane_stats"], tables[task]["planes"])
                         outputs = {PREFIX + "late-arrivals": [arrival(r, tables) for r in late]}
                         await tables.commit(batch, outputs=outputs)
                     case _:
                         pass
+
+
+def note(event: str, task: pillion.Task, **more: object) -> None:
+    if task.role != "global":
+        line = {"at": time.time(), "event": event, "task": task.name, "partition": task.partition}
+        EVENTS.write(json.dumps(line | more) + "\n")
 
 
 def parse(value: bytes | None) -> dict[str, str]:
@@ -88,16 +94,9 @@ def arrival(flight: dict[str, str], tables: pillion.Tables) -> pillion.Record:
     return pillion.Record(flight["dest"].encode(), json.dumps(value).encode())
 
 
-def hold_when_asked() -> None:
-    """The demo kills this process in the middle of a restore: stop here until it does."""
-    ask = STATE / "hold-restore"
-    if ask.exists():
-        ask.rename(STATE / "held")
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-
 if __name__ == "__main__":
     STATE.mkdir(parents=True, exist_ok=True)
+    EVENTS = (STATE / "events.jsonl").open("a", buffering=1)
     (STATE / "pid.new").write_text(str(os.getpid()))
     (STATE / "pid.new").rename(STATE / "pid")
     pillion.run(main)

@@ -25,7 +25,8 @@ WINDOW = int(os.environ["JOB_WINDOW"])
 
 
 def say(event: str, **fields: object) -> None:
-    print(json.dumps({"event": event, "pid": os.getpid(), **fields}), flush=True)
+    line = {"event": event, "pid": os.getpid(), "at": time.time(), **fields}
+    print(json.dumps(line), flush=True)
 
 
 def point(name: str) -> None:
@@ -64,12 +65,21 @@ async def main() -> None:
                     case pillion.Assigned(task):
                         restored[task.name] = 0
                         checkpoint = checkpoint_of(tables, task)
-                        say("assigned", task=task.name, epoch=task.epoch, checkpoint=checkpoint)
+                        say(
+                            "assigned", task=task.name, epoch=task.epoch, checkpoint=checkpoint,
+                            role=task.role,
+                        )  # fmt: skip
                     case pillion.Restore(task, batch):
                         restored[task.name] += len(batch)
                         point("restore")
                     case pillion.Restored(task):
                         say("whole", task=task.name, records=restored[task.name])
+                        say("active", task=task.name, epoch=task.epoch)
+                    case pillion.Promoted(task, _):
+                        say("promoted", task=task.name, records=restored[task.name])
+                        say("active", task=task.name, epoch=task.epoch)
+                    case pillion.Demoted(task, _):
+                        say("demoted", task=task.name, epoch=task.epoch)
                     case pillion.Records(task, batch):
                         point("records")
                         counts = tables[task]["counts"]

@@ -7,7 +7,13 @@ from pathlib import Path
 
 for path in sorted(Path(sys.argv[1]).rglob("*.sqlite")):
     db = sqlite3.connect(path)
-    (checkpoint,) = db.execute("SELECT value FROM meta WHERE name = 'checkpoint'").fetchone()
-    print(json.dumps({"event": "file", "path": str(path), "checkpoint": checkpoint}))
+    found = db.execute("SELECT value FROM meta WHERE name = 'checkpoint'").fetchone()
+    checkpoint = found[0] if found and found[0] else ""
+    partition = int(path.name.split(".")[-2])
+    print(
+        json.dumps(
+            {"event": "file", "path": str(path), "checkpoint": checkpoint, "partition": partition}
+        )
+    )
     for key, value in db.execute("SELECT k, v FROM rows ORDER BY k"):
         print(json.dumps({"event": "row", "key": key.decode("latin-1"), "value": value.decode("latin-1")}))

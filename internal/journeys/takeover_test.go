@@ -1,0 +1,260 @@
+//go:build kafka
+
+package journeys
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pillion/pillion/internal/kafkatest"
+)
+
+// The limits of these journeys.
+const (
+	grace   = 2 * time.Second
+	timeout = 3 * time.Second
+	slack   = 2 * time.Second // what a take-over may take beyond grace or session timeout
+)
+
+var quick = []string{"--worker-grace", grace.String(), "--session-timeout", timeout.String(), "--heartbeat-interval", "300ms"}
+
+// takenOver waits until others have records of these partitions after the moment; it checks how long that
+// took and that nothing but what a copy lacked was replayed.
+func (g *gang) takenOver(at time.Time, within time.Duration, partitions []int64, others ...string) {
+	g.t.Helper()
+	longest, replayed := time.Duration(0), int64(0)
+	for _, p := range partitions {
+		took, records := g.firstAfter(at, p, others)
+		longest, replayed = max(longest, took), replayed+records
+		if took > within {
+			g.t.Errorf("partition %d was without an owner for %v, more than %v", p, took, within)
+		}
+	}
+	g.t.Logf("%d tasks taken over, the last after %v; %d records replayed", len(partitions), longest.Round(time.Millisecond), replayed)
+}
+
+// firstAfter waits for the first commit of a partition by one of these pairs after the moment.
+func (g *gang) firstAfter(at time.Time, partition int64, pairs []string) (took time.Duration, replayed int64) {
+	g.t.Helper()
+	task := fmt.Sprintf("job/%d", partition)
+	until(g.t, fmt.Sprintf("one of %v goes on with %s", pairs, task), func() bool {
+		for _, name := range pairs {
+			for _, e := range g.workers[name].since(0, func(e entry) bool {
+				return e.is("commit", "ok", true) && e.num("partition") == partition && e.at().After(at)
+			}) {
+				took = e.at().Sub(at)
+				replayed = g.replayed(name, task, at)
+				return true
+			}
+		}
+		return false
+	})
+	return took, replayed
+}
+
+// replayed is how many records the pair's worker was given to make its table whole. It fails when the
+// whole table was read although there was a copy.
+func (g *gang) replayed(name, task string, at time.Time) int64 {
+	g.t.Helper()
+	after := func(e entry) bool { return e.str("task") == task && e.at().After(at) }
+	if cold := g.workers[name].since(0, func(e entry) bool { return e.is("whole") && after(e) }); len(cold) > 0 {
+		g.t.Errorf("%s went cold to %s: %d records replayed", task, name, cold[0].num("records"))
+		return cold[0].num("records")
+	}
+	told := g.pairs[name].since(0, func(e entry) bool { return e.is("task promoted") && e.str("task") == task })
+	if len(told) == 0 {
+		return 0
+	}
+	return told[len(told)-1].num("replayed")
+}
+
+// lags is what the copies of these partitions lack at most just now, at any of these pairs.
+func (g *gang) lags(pairs ...string) (most float64) {
+	g.t.Helper()
+	for _, name := range pairs {
+		most = max(most, g.pairs[name].metric("pillion_standby_lag"))
+	}
+	return most
+}
+
+// A worker is killed and does not come back. A sidecar that has started it hands over at once; one that
+// has not waits for the grace. Others take over.
+func TestWorkerDiesForGood(t *testing.T) {
+	for name, within := range map[string]time.Duration{"pair": slack, "apart": grace + slack} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			workerDiesForGood(t, name == "apart", within)
+		})
+	}
+}
+
+func workerDiesForGood(t *testing.T, apart bool, within time.Duration) {
+	g := newGang(t, oneBroker(t), 4, quick...)
+	f := g.feed(0)
+	if apart {
+		g.joinApart("a")
+	} else {
+		g.join("a")
+	}
+	g.join("b", "c")
+	g.settled("a", "b", "c")
+	g.flowing(2000)
+
+	had := g.owns("a")
+	at := g.killWorker("a")
+	g.takenOver(at, within, had, "b", "c")
+	g.settled("b", "c")
+	f.end()
+	g.check()
+	if apart {
+		g.end("a")
+	} else if code := g.pairs["a"].exit(); code != 128+9 {
+		t.Errorf("exit code %d, the worker was killed", code)
+	}
+	g.end("b", "c")
+	g.sound()
+}
+
+// A sidecar is killed, and its worker with it: the session timeout is all that anybody waits for.
+func TestPairDies(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, oneBroker(t), 4, quick...)
+	f := g.feed(0)
+	g.join("a", "b", "c")
+	g.settled("a", "b", "c")
+	g.flowing(2000)
+
+	had := g.owns("a")
+	at := time.Now()
+	g.killPair("a")
+	g.takenOver(at, timeout+slack, had, "b", "c")
+	g.settled("b", "c")
+	f.end()
+	g.checkButFor(g.inFlight("a"))
+	g.end("b", "c")
+	g.sound()
+}
+
+// killPair is SIGKILL to a sidecar and its worker at once.
+func (g *gang) killPair(names ...string) {
+	g.t.Helper()
+	for _, name := range names {
+		g.killWorker(name)
+		g.pairs[name].kill()
+	}
+}
+
+// inFlight are the inputs that were not known to be committed at some killed pairs: what may come once more.
+func (g *gang) inFlight(names ...string) func(kafkatest.Record) bool {
+	type span struct{ from, to int64 }
+	spans := map[int32][]span{}
+	for _, name := range names {
+		for p := range g.partitions {
+			last := int64(-1)
+			for _, e := range g.workers[name].since(0, func(e entry) bool { return e.is("commit", "ok", true) && e.num("partition") == int64(p) }) {
+				last = max(last, e.num("next"))
+			}
+			if last >= 0 {
+				spans[p] = append(spans[p], span{last, last + 5000})
+			}
+		}
+	}
+	return func(r kafkatest.Record) bool {
+		return slices.ContainsFunc(spans[r.Partition], func(s span) bool { return s.from <= r.Offset && r.Offset < s.to })
+	}
+}
+
+// The leader of the group dies, with its worker.
+func TestLeaderDies(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, oneBroker(t), 4, quick...)
+	f := g.feed(0)
+	g.join("a", "b", "c")
+	g.settled("a", "b", "c")
+	g.flowing(2000)
+
+	leader := g.leader("a", "b", "c")
+	others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == leader })
+	had := g.owns(leader)
+	at := time.Now()
+	g.killPair(leader)
+	g.takenOver(at, timeout+slack, had, others...)
+	g.settled(others...)
+	f.end()
+	g.checkButFor(g.inFlight(leader))
+	g.end(others...)
+	g.sound()
+}
+
+// leader is the pair that made the latest plan.
+func (g *gang) leader(names ...string) (leader string) {
+	g.t.Helper()
+	newest := int64(-1)
+	for _, name := range names {
+		for _, e := range g.pairs[name].since(0, func(e entry) bool { return e.is("assigned") && e.fields["leader"] == true }) {
+			if e.num("generation") > newest {
+				newest, leader = e.num("generation"), name
+			}
+		}
+	}
+	if leader == "" {
+		g.t.Fatalf("none of %s says that it is the leader", strings.Join(names, ", "))
+	}
+	return leader
+}
+
+// Two of four die at once. Each task has one copy, which may have died with it; nothing is lost.
+func TestTwoOfFourDie(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, oneBroker(t), 4, append([]string{"--num-standby-replicas", "2"}, quick...)...)
+	f := g.feed(0)
+	g.join("a", "b", "c", "d")
+	until(t, "all share the tasks", func() bool { return g.metricOf("standby") == 8 && g.metricOf("running") == 4 })
+	g.flowing(2000)
+
+	had := append(g.owns("a"), g.owns("b")...)
+	at := time.Now()
+	g.killPair("a", "b")
+	g.takenOver(at, timeout+slack, had, "c", "d")
+	f.end()
+	g.checkButFor(g.inFlight("a", "b"))
+	g.end("c", "d")
+	g.sound()
+}
+
+// metricOf sums the tasks in a state over all living pairs.
+func (g *gang) metricOf(state string) (sum float64) {
+	g.t.Helper()
+	for _, s := range g.pairs {
+		select {
+		case <-s.ended:
+		default:
+			sum += s.metric("pillion_tasks", `state="`+state+`"`)
+		}
+	}
+	return sum
+}
+
+// The sidecar alone is killed; its worker finds nobody. Others take over.
+func TestSidecarDiesAlone(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, oneBroker(t), 4, quick...)
+	f := g.feed(0)
+	g.join("a", "b")
+	g.settled("a", "b")
+	g.flowing(2000)
+
+	had := g.owns("b")
+	at := time.Now()
+	g.pairs["b"].kill()
+	g.takenOver(at, timeout+slack, had, "a")
+	g.join("b") // and comes back: its disk is still there
+	g.settled("a", "b")
+	f.end()
+	g.checkButFor(g.inFlight("b"))
+	g.end("a", "b")
+	g.sound()
+}
