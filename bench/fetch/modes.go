@@ -20,11 +20,14 @@ import (
 	"github.com/pillion/pillion/protocol/frame"
 )
 
+// readers read a whole topic and count its records, by mode.
+var readers = map[string]func(context.Context, string) (int64, error){
+	"fetch": readFetch, "franz-go": readFranz, "franz-go+": readFranzFrames, "franz-go-pools": readFranzPools, "kafka-go": readKafkaGo,
+}
+
 // measure reads a topic in one mode and prints CPU and wall seconds.
 func measure(ctx context.Context, m, topic string) error {
-	read, ok := map[string]func(context.Context, string) (int64, error){
-		"fetch": readFetch, "franz-go": readFranz, "franz-go+": readFranzFrames, "franz-go-pools": readFranzPools, "kafka-go": readKafkaGo,
-	}[m]
+	read, ok := readers[m]
 	if !ok {
 		return fmt.Errorf("no mode %q", m)
 	}
