@@ -119,6 +119,26 @@ def test_a_table_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pillion.SqliteStore(tmp_path / "f", "t").close()
 
 
+def test_workers_share_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An active and a copy of its table: each has a file; the newest free one is found again."""
+    monkeypatch.setattr("pillion.stores._sqlite.OPEN_WITHIN", 0.05)
+    stores = pillion.SqliteStores(tmp_path)
+    active = stores.open(TASK, "t")
+    copy = stores.open(TASK, "t")
+    assert active.path != copy.path
+    active.apply_commit({b"k": b"old"}, "v1:old")
+    active.close()
+    copy.apply_commit({b"k": b"new"}, "v1:new")
+    copy.close()
+    os.utime(active.path, (1, 1))
+    again = stores.open(TASK, "t")
+    assert (again.path, again.checkpoint()) == (copy.path, "v1:new")
+    other = stores.open(TASK, "t")
+    assert (other.path, other.checkpoint()) == (active.path, "v1:old")
+    again.close()
+    other.close()
+
+
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(pillion.StoreError, match="cannot be made"):

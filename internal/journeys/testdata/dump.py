@@ -9,7 +9,8 @@ for path in sorted(Path(sys.argv[1]).rglob("*.sqlite")):
     db = sqlite3.connect(path)
     found = db.execute("SELECT value FROM meta WHERE name = 'checkpoint'").fetchone()
     checkpoint = found[0] if found and found[0] else ""
-    partition = int(path.name.split(".")[-2])
+    (identity,) = db.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+    partition = int(identity.rsplit("/", 1)[1])
     print(
         json.dumps(
             {"event": "file", "path": str(path), "checkpoint": checkpoint, "partition": partition}

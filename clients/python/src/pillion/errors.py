@@ -181,5 +181,9 @@ class StoreError(PillionError):
     retriable = True
 
 
+class StoreBusy(StoreError):
+    """Another process has the store open."""
+
+
 class StoreCorrupt(StoreError):
     """A store's file was damaged. It has been set aside; the next open starts empty."""

@@ -2,6 +2,8 @@
 
 Layout: ``<root>/<set or global table>/<table>.<partition>.sqlite``, one file for each task and
 table, names made safe (safe_name). A file knows which table of which topic and partition it holds.
+Workers of one machine may share a root: where another process has the file open (it is the active,
+and this one keeps a copy), the next of ``<table>.<partition>.copy-2.sqlite``, ``-3``, … is taken.
 One that is damaged or holds something else is renamed to ``….bad-N``, with a warning, and the table
 starts empty: Kafka has it.
 
@@ -24,7 +26,7 @@ from typing import cast
 from .._batch import Batch
 from .._notice import notice
 from .._tasks import Task
-from ..errors import StoreCorrupt, StoreError
+from ..errors import StoreBusy, StoreCorrupt, StoreError
 
 APPLICATION_ID = 0x504C4E31  # PLN1
 FORMAT = 1
@@ -32,6 +34,7 @@ GATHER_ROWS = 32_768
 GATHER_BYTES = 16 << 20
 GATHER_SECONDS = 0.5
 OPEN_WITHIN = 2.0  # seconds to wait for another process to let go
+COPIES = 16  # files of one table, of processes that share a directory
 
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -44,26 +47,50 @@ _TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 class SqliteStores:
-    """Opens tables below a directory. A directory may be shared by processes, a table may not."""
+    """Opens tables below a directory, which workers of one group may share."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
 
-    def path(self, task: Task, table: str) -> Path:
-        """Where the store of a table is."""
-        return self.root / safe_name(task.set) / f"{safe_name(table)}.{task.partition}.sqlite"
+    def path(self, task: Task, table: str, copy: int = 1) -> Path:
+        """Where the store of a table is; where others are that share the directory, from 2 on."""
+        name = f"{safe_name(table)}.{task.partition}"
+        return (
+            self.root / safe_name(task.set) / f"{name}{f'.copy-{copy}' if copy > 1 else ''}.sqlite"
+        )
 
     def open(self, task: Task, table: str) -> SqliteStore:
         """See Stores."""
         identity = f"{table} {task.tables[table].topic}/{task.partition}"
-        return SqliteStore(self.path(task, table), identity)
+        paths = [self.path(task, table, copy) for copy in range(1, COPIES + 1)]
+        paths.sort(key=_written_last, reverse=True)
+        # Who hands a task over lets go of its file in a moment; whose copy this one is does not.
+        within = OPEN_WITHIN if task.role == "active" else 0.0
+        for path in paths[:-1]:
+            with suppress(StoreBusy):
+                return SqliteStore(path, identity, within)
+            within = 0.0
+        return SqliteStore(paths[-1], identity, within)
+
+
+def _written_last(path: Path) -> float:
+    """When a file was written; one that is not there comes last."""
+    times = [0.0]
+    for each in (path, path.with_name(path.name + "-wal")):
+        with suppress(OSError):
+            times.append(each.stat().st_mtime)
+    return max(times)
 
 
 class SqliteStore:
-    """A table in one SQLite file. identity says whose rows they are."""
+    """A table in one SQLite file. identity says whose rows they are.
 
-    def __init__(self, path: str | Path, identity: str) -> None:
+    StoreBusy when another process has it open and does not let go within so many seconds.
+    """
+
+    def __init__(self, path: str | Path, identity: str, within: float | None = None) -> None:
         self.path = Path(path)
+        self._within = OPEN_WITHIN if within is None else within
         self._gathered: dict[bytes, bytes | None] = {}
         self._gathered_bytes = 0
         self._flushed_at = time.monotonic()
@@ -165,7 +192,7 @@ class SqliteStore:
 
     def _open(self, identity: str) -> None:
         try:
-            self._db = sqlite3.connect(self.path, timeout=OPEN_WITHIN, isolation_level=None)
+            self._db = sqlite3.connect(self.path, timeout=self._within, isolation_level=None)
         except sqlite3.Error as error:
             raise StoreError(f"the store {self.path} cannot be opened: {error}") from error
         try:
@@ -237,8 +264,9 @@ class SqliteStore:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _DAMAGED:
             return self._set_aside(f"is damaged ({error})")
-        hint = "; another process has it open" if code in _TAKEN else ""
-        return StoreError(f"the store {self.path} fails: {error}{hint}")
+        if code in _TAKEN:
+            return StoreBusy(f"the store {self.path} fails: {error}; another process has it open")
+        return StoreError(f"the store {self.path} fails: {error}")
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
