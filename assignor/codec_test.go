@@ -21,7 +21,7 @@ func exampleSubscription() Subscription {
 		Generation: 12,
 		Owned:      []Task{{"orders,payments", 0}, {"orders,payments", 1}, {"ticks", 3}},
 		Copies:     []Copy{{Task{"orders,payments", 2}, 0}, {Task{"orders,payments", 7}, UnknownLag}, {Task{"ticks", 0}, CoarseLag(1000)}},
-		Rack:       "eu-1a", Address: "10.0.0.1:7420", NoStandby: true, Nonce: 77,
+		Rack:       "eu-1a", Address: "10.0.0.1:7420", NoStandby: true, Draining: true, Nonce: 77,
 	}
 }
 
@@ -89,7 +89,7 @@ func must(b []byte, err error) []byte {
 
 func TestAssignmentRoundTrip(t *testing.T) {
 	each(100, func(seed uint64, w *world) {
-		p := Target(w.in)
+		p := target(w.in)
 		for _, m := range w.in.Members {
 			want := AssignmentOf(p, m.ID)
 			got, err := DecodeAssignment(must(EncodeAssignment(want)))
@@ -188,7 +188,7 @@ func TestBytesPerMember(t *testing.T) {
 		w.in.Members[i].Sets = sets
 		w.in.Members[i].Address = "a-host-of-thirty-odd-characters.internal"
 	}
-	p := Target(w.in)
+	p := target(w.in)
 	w.settle(p, 100)
 	total := 0
 	for _, m := range w.in.Members {
@@ -218,7 +218,7 @@ func FuzzDecodeSubscription(f *testing.F) {
 		if len(s.Sets) > 0 {
 			in.Counts[s.Sets[0].Sources[0]] = 7
 		}
-		p := Target(in)
+		p := target(in)
 		if err := Validate(in, p); err != nil {
 			t.Fatalf("the plan of a decoded subscription is not valid: %v", err)
 		}
@@ -231,7 +231,7 @@ func FuzzDecodeSubscription(f *testing.F) {
 }
 
 func FuzzDecodeAssignment(f *testing.F) {
-	p := Target(Input{Counts: map[string]int32{"a": 5}, Members: []Member{{ID: "m", Sets: []Set{{Sources: []string{"a"}}}}}})
+	p := target(Input{Counts: map[string]int32{"a": 5}, Members: []Member{{ID: "m", Sets: []Set{{Sources: []string{"a"}}}}}})
 	f.Add(must(EncodeAssignment(AssignmentOf(p, "m"))))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -105,3 +105,12 @@ func each(n int, run func(seed uint64, w *world)) {
 		run(seed, w)
 	}
 }
+
+// target is Target where the capacity is not set, so that there is no error.
+func target(in Input) Plan {
+	p, err := Target(in)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

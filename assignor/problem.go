@@ -21,10 +21,16 @@ type problem struct {
 // set is a united set with what is known of its tasks.
 type set struct {
 	United
-	eligible []int32   // members that declare it, ascending
-	owner    []int32   // by partition: who holds the newest claim
-	copies   [][]holds // by partition: who has a copy, the most caught-up first
+	declared []int32       // members that declare it, ascending
+	says     []declaration // of each of them
+	eligible []int32       // those of them that are not about to leave
+	owner    []int32       // by partition: who holds the newest claim
+	copies   [][]holds     // by partition: who has a copy, the most caught-up first
+	only     []*entitled   // by partition: nil where all eligible members may have the task
 }
+
+// declaration is what one member says of a set: sorted.
+type declaration struct{ sources, logs []string }
 
 type holds struct {
 	member int32
@@ -32,20 +38,21 @@ type holds struct {
 }
 
 func newProblem(in Input) *problem {
-	p := &problem{members: slices.Clone(in.Members), replicas: in.Options.Replicas}
+	p := &problem{members: slices.Clone(in.Members), replicas: max(in.Options.Replicas, 0)}
 	slices.SortFunc(p.members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	for _, u := range Unite(p.members) {
 		for _, source := range u.Sources {
 			u.Partitions = max(u.Partitions, in.Counts[source])
-			if in.Counts[source] == 0 {
+		}
+		for _, source := range u.Sources {
+			if n := in.Counts[source]; n <= 0 {
 				p.warnings = append(p.warnings, fmt.Sprintf("source topic %q has no partitions or does not exist: it is left out of the plan", source))
+			} else if n != u.Partitions {
+				p.warnings = append(p.warnings, fmt.Sprintf("source topic %q has %d partitions, and others of its set have %d: they should have the same number", source, n, u.Partitions))
 			}
 		}
-		s := set{United: u, owner: make([]int32, u.Partitions), copies: make([][]holds, u.Partitions)}
-		for i := range s.owner {
-			s.owner[i] = nobody
-		}
-		p.sets = append(p.sets, s)
+		p.sets = append(p.sets, set{United: u, owner: slices.Repeat([]int32{nobody}, int(u.Partitions)),
+			copies: make([][]holds, u.Partitions), only: make([]*entitled, u.Partitions)})
 	}
 	of := p.setOf()
 	for i := range p.members {
@@ -53,6 +60,7 @@ func newProblem(in Input) *problem {
 		p.claims(int32(i), of)
 		p.shadows(int32(i), of)
 	}
+	p.entitle(in.Claims, of)
 	for i := range p.sets {
 		for _, copies := range p.sets[i].copies {
 			slices.SortFunc(copies, func(a, b holds) int {
@@ -90,14 +98,41 @@ func (p *problem) declares(m int32, of map[string]int) {
 			continue
 		}
 		s := &p.sets[of[own.Sources[0]]]
-		if !s.declaredBy(m) {
-			s.eligible = append(s.eligible, m) // members come in ascending order
+		if len(s.declared) == 0 || s.declared[len(s.declared)-1] != m {
+			s.declared = append(s.declared, m) // members come in ascending order
+			s.says = append(s.says, declaration{})
+			if !p.members[m].Draining {
+				s.eligible = append(s.eligible, m)
+			}
 		}
+		s.says[len(s.says)-1].add(own)
 	}
 }
 
-func (s *set) declaredBy(m int32) bool {
-	_, ok := slices.BinarySearch(s.eligible, m)
+func (d *declaration) add(own Set) {
+	var logs []string
+	for _, t := range own.Tables {
+		logs = append(logs, t.Changelog)
+	}
+	d.sources = slices.Concat(d.sources, own.Sources)
+	d.logs = slices.Concat(d.logs, logs)
+	slices.Sort(d.sources)
+	slices.Sort(d.logs)
+	d.sources, d.logs = slices.Compact(d.sources), slices.Compact(d.logs)
+}
+
+// sayOf is what a member declares of the set; empty when it does not declare it.
+func (s *set) sayOf(m int32) declaration {
+	if i, ok := slices.BinarySearch(s.declared, m); ok {
+		return s.says[i]
+	}
+	return declaration{}
+}
+
+func (s *set) declaredBy(m int32) bool { return contains(s.declared, m) }
+
+func contains(sorted []int32, m int32) bool {
+	_, ok := slices.BinarySearch(sorted, m)
 	return ok
 }
 
@@ -127,9 +162,21 @@ func (p *problem) shadows(m int32, of map[string]int) {
 	}
 }
 
+func (s *set) hasCopy(partition int, m int32) bool {
+	return slices.ContainsFunc(s.copies[partition], func(h holds) bool { return h.member == m })
+}
+
+func (p *problem) name(m int32) string {
+	if m == nobody {
+		return ""
+	}
+	return p.members[m].ID
+}
+
 // placement is who does what, in the problem's numbers.
 type placement struct {
 	active  [][]int32   // by set and partition
+	goal    [][]int32   // who will be the active once its holder has let go; nil in a target
 	standby [][][]int32 // by set and partition
 }
 
@@ -153,6 +200,7 @@ func (p *problem) plan(at placement) Plan {
 	for i, m := range p.members {
 		plan.Members[m.ID] = shares[i]
 	}
+	p.wait(&plan, at)
 	plan.sort()
 	return plan
 }

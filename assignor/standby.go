@@ -24,12 +24,10 @@ func (p *problem) standbys(s *set, active []int32, load []int32) [][]int32 {
 		load[m]++
 	}
 	canTake := func(partition int, m int32) bool {
-		_, ok := slices.BinarySearch(able, m)
-		return ok && active[partition] != m && !slices.Contains(standby[partition], m)
+		return contains(able, m) && contains(s.may(partition), m) && active[partition] != m && !slices.Contains(standby[partition], m)
 	}
 	wanted := func(partition int) int {
-		_, ok := slices.BinarySearch(able, active[partition])
-		return min(perTask, len(able)-boolInt(ok)) - len(standby[partition])
+		return p.standbysOf(s, partition, active[partition]) - len(standby[partition])
 	}
 	for partition := range standby {
 		for _, m := range s.warm(partition) {
@@ -64,6 +62,15 @@ func (p *problem) standbys(s *set, active []int32, load []int32) [][]int32 {
 // able are the members that can hold standbys of a set, ascending.
 func (p *problem) able(s *set) []int32 {
 	return slices.DeleteFunc(slices.Clone(s.eligible), func(m int32) bool { return p.members[m].NoStandby })
+}
+
+// standbysOf is how many standbys a task gets when its active is on a member.
+func (p *problem) standbysOf(s *set, partition int, active int32) int {
+	able := 0
+	for _, m := range s.may(partition) {
+		able += boolInt(!p.members[m].NoStandby && m != active)
+	}
+	return min(p.replicas, able)
 }
 
 // warm are the members with a copy of a task, the most caught-up first; its owner is one.

@@ -22,10 +22,15 @@ type Subscription struct {
 	Rack       string
 	Address    string
 	NoStandby  bool
+	Draining   bool   // it is about to leave
 	Nonce      uint64 // changes when a join has to make a rebalance though nothing else did
 }
 
-const flagNoStandby = 1
+// Flags of a subscription. A reader ignores those that it does not know.
+const (
+	flagNoStandby = 1 << iota
+	flagDraining
+)
 
 // EncodeSubscription makes the metadata of a JoinGroup: the standard envelope with the sources and
 // the owned partitions, and everything else in user data. Equal subscriptions give equal bytes.
@@ -45,11 +50,7 @@ func EncodeSubscription(s Subscription) ([]byte, error) {
 	}
 	w := writer{b: []byte{dataVersion}}
 	w.uvarint(s.Nonce)
-	flags := uint64(0)
-	if s.NoStandby {
-		flags |= flagNoStandby
-	}
-	w.uvarint(flags)
+	w.uvarint(s.flags())
 	w.text(s.Address)
 	w.uvarint(uint64(len(extra)))
 	for _, t := range extra {
@@ -75,6 +76,10 @@ func EncodeSubscription(s Subscription) ([]byte, error) {
 	}
 	e := envelope{topics: sources, userData: w.b, owned: sortedPartitions(owned), generation: s.Generation, rack: s.Rack}
 	return e.append(nil), nil
+}
+
+func (s Subscription) flags() uint64 {
+	return uint64(flagNoStandby*boolInt(s.NoStandby) | flagDraining*boolInt(s.Draining))
 }
 
 // readable looks at the names that are no topics; dictionary looks at those.
@@ -202,7 +207,8 @@ func DecodeSubscription(b []byte) (Subscription, error) {
 	}
 	s := Subscription{Generation: e.generation, Rack: e.rack}
 	s.Nonce = r.uvarint()
-	s.NoStandby = r.uvarint()&flagNoStandby != 0
+	flags := r.uvarint()
+	s.NoStandby, s.Draining = flags&flagNoStandby != 0, flags&flagDraining != 0
 	s.Address = r.text()
 	topics := slices.Clone(e.topics)
 	for range r.count(1) {

@@ -7,10 +7,24 @@ import (
 
 // Target is where everything should end up: each task active on one of the members that declare
 // its set, in equal shares (of each set, and of all sets together, when declarations are equal), and
-// shadowed by as many others as asked for. Owners keep what fits their share.
-func Target(in Input) Plan {
+// shadowed by as many others as asked for. Owners keep what fits their share. The error is a
+// *CapacityError.
+func Target(in Input) (Plan, error) {
 	p := newProblem(in)
-	return p.plan(p.target())
+	if err := p.capacity(in.Options.Capacity); err != nil {
+		return Plan{}, err
+	}
+	return p.plan(p.target()), nil
+}
+
+func (p *problem) capacity(each int32) error {
+	for i := range p.sets {
+		s := &p.sets[i]
+		if n := len(s.eligible); each > 0 && n > 0 && int64(n)*int64(each) < int64(s.Partitions) {
+			return &CapacityError{s.Key, s.Partitions, n, each}
+		}
+	}
+	return nil
 }
 
 func (p *problem) target() placement {
@@ -134,7 +148,7 @@ func (s *set) place(shares []int32, members int) []int32 {
 	free := slices.Clone(shares)
 	active := make([]int32, s.Partitions)
 	give := func(partition int, m int32) bool {
-		if m == nobody || free[m] == 0 {
+		if m == nobody || free[m] <= 0 || !contains(s.may(partition), m) {
 			return false
 		}
 		free[m]--
@@ -158,6 +172,10 @@ func (s *set) place(shares []int32, members int) []int32 {
 		for tries := 0; active[partition] == nobody && tries < members; tries++ {
 			give(partition, int32(turn))
 			turn = (turn + 1) % members
+		}
+		if may := s.may(partition); active[partition] == nobody && len(may) > 0 {
+			active[partition] = slices.MaxFunc(may, func(a, b int32) int { return cmp.Compare(free[a], free[b]) })
+			free[active[partition]]--
 		}
 	}
 	return active

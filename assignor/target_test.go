@@ -53,7 +53,7 @@ func TestTargetIsValidAndBalanced(t *testing.T) {
 		if seed%2 == 1 {
 			w.garble()
 		}
-		p := Target(w.in)
+		p := target(w.in)
 		if err := Validate(w.in, p); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -64,9 +64,9 @@ func TestTargetIsValidAndBalanced(t *testing.T) {
 func TestTargetDoesNotDependOnTheOrderOfTheInput(t *testing.T) {
 	each(cases, func(seed uint64, w *world) {
 		w.garble()
-		want := Target(w.in)
+		want := target(w.in)
 		for range 3 {
-			if got := Target(w.shuffled()); !reflect.DeepEqual(got, want) {
+			if got := target(w.shuffled()); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: another order gave another plan", seed)
 			}
 		}
@@ -75,9 +75,9 @@ func TestTargetDoesNotDependOnTheOrderOfTheInput(t *testing.T) {
 
 func TestAnUnchangedGroupIsAFixedPoint(t *testing.T) {
 	each(cases, func(seed uint64, w *world) {
-		first := Target(w.in)
+		first := target(w.in)
 		w.settle(first, 1)
-		if second := Target(w.in); !reflect.DeepEqual(first, second) {
+		if second := target(w.in); !reflect.DeepEqual(first, second) {
 			t.Fatalf("seed %d: a settled plan moved\n%v\n%v", seed, first, second)
 		}
 	})
@@ -93,7 +93,7 @@ func unwanted(t *testing.T, name string, change func(*world)) {
 		if len(w.in.Members) < 2 {
 			return
 		}
-		before := Target(w.in)
+		before := target(w.in)
 		w.settle(before, 1)
 		old := map[string]bool{}
 		for _, m := range w.in.Members {
@@ -105,7 +105,7 @@ func unwanted(t *testing.T, name string, change func(*world)) {
 			living[m.ID] = true
 		}
 		was, moved := owners(before), 0
-		for task, id := range owners(Target(w.in)) {
+		for task, id := range owners(target(w.in)) {
 			moved += boolInt(was[task] != id && old[id] && living[was[task]])
 		}
 		if moved > 0 && len(before.Sets) == 1 {
@@ -135,13 +135,13 @@ func TestALargeSettledGroupIsAFixedPoint(t *testing.T) {
 		w.in.Counts[topic] = 247
 	}
 	for generation := range int32(20) {
-		w.settle(Target(w.in), generation)
+		w.settle(target(w.in), generation)
 		w.leave()
 		w.join(w.in.Members[0].Sets)
 	}
-	p := Target(w.in)
+	p := target(w.in)
 	w.settle(p, 30)
-	if again := Target(w.in); !reflect.DeepEqual(owners(again), owners(p)) {
+	if again := target(w.in); !reflect.DeepEqual(owners(again), owners(p)) {
 		t.Error("a settled plan moved")
 	}
 }
@@ -152,11 +152,11 @@ func TestAnOrphanGoesToItsStandby(t *testing.T) {
 		for topic := range w.in.Counts {
 			w.in.Counts[topic] = int32(n) // one task each
 		}
-		before := Target(w.in)
+		before := target(w.in)
 		w.settle(before, 1)
 		orphan := before.Members[w.in.Members[0].ID].Active[0]
 		w.in.Members = w.in.Members[1:]
-		owner := owners(Target(w.in))[orphan]
+		owner := owners(target(w.in))[orphan]
 		if !slices.Contains(before.Members[owner].Standby, orphan) {
 			t.Fatalf("%d members: %s went cold to %s", n, orphan, owner)
 		}
@@ -170,7 +170,7 @@ func TestTheNewestClaimWins(t *testing.T) {
 		{ID: "m2", Generation: 5, Sets: []Set{set}, Owned: []Task{{"a", 0}}},
 	}}
 	want := map[Task]string{{"a", 0}: "m2", {"a", 1}: "m1"}
-	if got := owners(Target(in)); !reflect.DeepEqual(got, want) {
+	if got := owners(target(in)); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -196,14 +196,14 @@ func TestMembersGetOnlyWhatTheyDeclare(t *testing.T) {
 	in := Input{Counts: map[string]int32{"a": 5, "b": 4}, Options: Options{Replicas: 2}, Members: []Member{
 		{ID: "m1", Sets: []Set{a}}, {ID: "m2", Sets: []Set{a, b}}, {ID: "m3", Sets: []Set{b}, NoStandby: true}, {ID: "m4"},
 	}}
-	if err := Validate(in, Target(in)); err != nil {
+	if err := Validate(in, target(in)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAMissingTopicIsAWarning(t *testing.T) {
 	in := Input{Counts: map[string]int32{}, Members: []Member{{ID: "m1", Sets: []Set{{Sources: []string{"gone"}}}}}}
-	p := Target(in)
+	p := target(in)
 	if len(p.Warnings) != 1 || len(p.Members["m1"].Active) != 0 {
 		t.Errorf("got %+v", p)
 	}
@@ -220,12 +220,12 @@ func largeInput() *world {
 func TestALargeGroupIsPlannedFast(t *testing.T) {
 	w := largeInput()
 	start := time.Now()
-	p := Target(w.in)
+	p := target(w.in)
 	fresh := time.Since(start)
 	w.settle(p, 1)
 	w.leave()
 	start = time.Now()
-	after := Target(w.in)
+	after := target(w.in)
 	leave := time.Since(start)
 	if err := Validate(w.in, after); err != nil {
 		t.Fatal(err)
@@ -238,10 +238,10 @@ func TestALargeGroupIsPlannedFast(t *testing.T) {
 
 func BenchmarkTarget(b *testing.B) {
 	w := largeInput()
-	w.settle(Target(w.in), 1)
+	w.settle(target(w.in), 1)
 	w.leave()
 	for b.Loop() {
-		Transition(w.in, Target(w.in))
+		Transition(w.in, target(w.in))
 	}
 }
 
@@ -251,11 +251,11 @@ func ExampleTarget() {
 		{ID: "a", Generation: 7, Sets: []Set{orders}, Owned: []Task{{"orders", 0}, {"orders", 1}, {"orders", 2}}},
 		{ID: "b", Generation: -1, Sets: []Set{orders}},
 	}}
-	target := Target(in)
+	target, _ := Target(in)
 	next := Transition(in, target)
 	fmt.Println("target:", target.Members["b"].Active)
-	fmt.Println("next:  ", next.Members["b"].Active, "waits:", next.Waiting)
+	fmt.Printf("next:   %v waits: %+v\n", next.Members["b"].Active, next.Waiting)
 	// Output:
 	// target: [orders/2]
-	// next:   [] waits: [{orders/2 a b}]
+	// next:   [] waits: [{Task:orders/2 For:a To:b Source: Table:}]
 }

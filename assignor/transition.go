@@ -6,36 +6,53 @@ import "slices"
 //
 // INVARIANT: a task goes to nobody but the holder of its newest claim while that one is in the
 // group and has not let go. The holder sees that the task is not among its actives, finishes, and
-// joins again without it.
-//
-// A later rule (a task moves to a cold member only after a warm-up) takes its place here.
+// joins again without it. Where the target makes the holder a standby, it is a standby of its own task
+// meanwhile, so that it can keep its tables. The next active keeps the copy that it has.
 func Transition(in Input, target Plan) Plan {
 	p := newProblem(in)
-	numbers := make(map[string]int32, len(p.members))
-	for i, m := range p.members {
-		numbers[m.ID] = int32(i)
-	}
-	at, to := p.blank(), p.placed(target, numbers)
-	var waiting []Wait
+	to := p.placed(target)
+	at := p.blank()
+	at.goal = to.active
 	for i := range p.sets {
 		s := &p.sets[i]
-		for partition := range s.Partitions {
-			goal, holder := to.active[i][partition], s.owner[partition]
-			at.standby[i][partition] = slices.DeleteFunc(slices.Clone(to.standby[i][partition]), func(m int32) bool {
-				return m == holder && holder != goal // it is still the active
-			})
-			if holder == nobody || holder == goal || goal == nobody {
+		for partition, goal := range to.active[i] {
+			holder := s.owner[partition]
+			goal = p.warm(s, partition, goal)
+			if holder == nobody || holder == goal {
 				at.active[i][partition] = goal
-				continue
+				at.standby[i][partition] = to.standby[i][partition]
+			} else {
+				at.standby[i][partition] = p.meanwhile(s, partition, goal, to.standby[i][partition])
 			}
-			waiting = append(waiting, Wait{Task{s.Key, partition}, p.members[holder].ID, p.members[goal].ID})
 		}
 	}
-	plan := p.plan(at)
-	plan.Waiting = waiting
-	plan.Warnings = slices.Clone(target.Warnings)
-	plan.sort()
-	return plan
+	return p.plan(at)
+}
+
+// warm is who is to be the active in this generation. WARM-UPS belong here: a goal without a copy
+// becomes a standby first, the one with the most caught-up copy stays or becomes the active until it
+// has warmed up, and at most so many do so at once. Today every goal is taken at once.
+func (p *problem) warm(_ *set, _ int, goal int32) int32 { return goal }
+
+// meanwhile are the standbys of a task that waits for its holder: the goal, if it has a copy, the
+// holder, if it is one in the target, and of the others as many as are asked for besides the holder,
+// which is still the active.
+func (p *problem) meanwhile(s *set, partition int, goal int32, standby []int32) []int32 {
+	room := p.replicas
+	var list []int32
+	if goal != nobody && s.hasCopy(partition, goal) && !p.members[goal].NoStandby && room > 0 {
+		list = append(list, goal)
+		room--
+	}
+	for _, m := range standby {
+		if m == s.owner[partition] {
+			list = append(list, m)
+		} else if room > 0 {
+			list = append(list, m)
+			room--
+		}
+	}
+	return list
 }
 
 // blank is a placement of nothing.
@@ -49,7 +66,11 @@ func (p *problem) blank() placement {
 }
 
 // placed puts a plan back into numbers. Tasks that the problem does not have are left out.
-func (p *problem) placed(plan Plan, numbers map[string]int32) placement {
+func (p *problem) placed(plan Plan) placement {
+	numbers := make(map[string]int32, len(p.members))
+	for i, m := range p.members {
+		numbers[m.ID] = int32(i)
+	}
 	at := p.blank()
 	of := p.setOf()
 	byKey := make(map[string]int, len(plan.Sets))

@@ -10,20 +10,20 @@ import (
 // were given, let go of what they were not, and nobody is given what another still holds.
 func TestTransitionReachesTheTarget(t *testing.T) {
 	each(cases, func(seed uint64, w *world) {
-		w.settle(Target(w.in), 1)
+		w.settle(target(w.in), 1)
 		w.join(w.in.Members[0].Sets)
 		if len(w.in.Members) > 2 {
 			w.leave()
 		}
-		var target Plan
+		var goal Plan
 		for generation := int32(2); ; generation++ {
-			target = Target(w.in)
-			next := Transition(w.in, target)
+			goal = target(w.in)
+			next := Transition(w.in, goal)
 			if err := ValidateNext(w.in, next); err != nil {
 				t.Fatalf("seed %d generation %d: %v", seed, generation, err)
 			}
 			if len(next.Waiting) == 0 {
-				if !reflect.DeepEqual(next.Members, target.Members) {
+				if !reflect.DeepEqual(next.Members, goal.Members) {
 					t.Fatalf("seed %d: nothing waits and the target is not reached", seed)
 				}
 				return
@@ -55,11 +55,11 @@ func (w *world) step(next Plan, generation int32) {
 func TestTransitionOfGarbledClaimsIsValid(t *testing.T) {
 	each(cases, func(seed uint64, w *world) {
 		w.garble()
-		next := Transition(w.in, Target(w.in))
+		next := Transition(w.in, target(w.in))
 		if err := ValidateNext(w.in, next); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if again := Transition(w.shuffled(), Target(w.shuffled())); !reflect.DeepEqual(again, next) {
+		if again := Transition(w.shuffled(), target(w.shuffled())); !reflect.DeepEqual(again, next) {
 			t.Fatalf("seed %d: another order gave another plan", seed)
 		}
 	})
@@ -88,8 +88,8 @@ func TestValidateFindsFaults(t *testing.T) {
 		"out of range":         plan(Share{[]Task{a0, {"a", 2}}, []Task{a1}}, Share{[]Task{a1}, []Task{a0}}, Share{}),
 		"unknown set":          plan(Share{[]Task{a0, {"b", 0}}, []Task{a1}}, Share{[]Task{a1}, []Task{a0}}, Share{}),
 		"held by another":      plan(Share{[]Task{a1}, []Task{a0}}, Share{[]Task{a0}, []Task{a1}}, Share{}),
-		"waits and is active":  plan(Share{[]Task{a0}, []Task{a1}}, Share{[]Task{a1}, []Task{a0}}, Share{}, Wait{a1, "m1", "m2"}),
-		"waits for no holder":  plan(Share{[]Task{a0}, []Task{a1}}, Share{nil, []Task{a0}}, Share{}, Wait{a1, "m1", "m2"}),
+		"waits and is active":  plan(Share{[]Task{a0}, []Task{a1}}, Share{[]Task{a1}, []Task{a0}}, Share{}, Wait{Task: a1, For: "m1", To: "m2"}),
+		"waits for no holder":  plan(Share{[]Task{a0}, []Task{a1}}, Share{nil, []Task{a0}}, Share{}, Wait{Task: a1, For: "m1", To: "m2"}),
 		"stranger in the plan": {Sets: good.Sets, Members: map[string]Share{"m1": good.Members["m1"], "m2": good.Members["m2"], "m4": {}}},
 	} {
 		if ValidateNext(in, bad) == nil {

@@ -62,6 +62,7 @@ type Member struct {
 	Rack       string
 	Address    string // advertised to askers for a key
 	NoStandby  bool   // its worker cannot hold standbys
+	Draining   bool   // it is about to leave: it keeps what it has not released yet, and is given nothing
 }
 
 // United is a set of the group: the union of all declarations that share a source or a changelog.
@@ -73,13 +74,24 @@ type United struct {
 
 // Options are the group's settings for a plan.
 type Options struct {
-	Replicas int // standbys of each task; at most members-1 are given
+	Replicas int   // standbys of each task; at most members-1 are given
+	Capacity int32 // most actives of one set on one member; 0: as many as an equal share takes
+}
+
+// Claim is what the newest owner of a task has written beside its position in Kafka: what it kept the
+// position and the state of.
+type Claim struct {
+	Sources    []string
+	Changelogs []string // of its tables
 }
 
 // Input is everything that a plan depends on.
 type Input struct {
 	Members []Member
 	Counts  map[string]int32 // partition count of each source topic; missing or 0: skipped, with a warning
+	// Claims are needed only where members declare a set differently. The key's Set is that of any of
+	// the task's sources, or several joined as Key does. Of a task without an entry nothing is known.
+	Claims  map[Task]Claim
 	Options Options
 }
 
@@ -97,11 +109,37 @@ type Plan struct {
 	Warnings []string // one sentence each
 }
 
-// Wait is a task that is given to nobody yet.
+// Wait is something of a task that waits, and for what.
+//
+//   - For and To: the task is given to To once For has let go of it. To is empty when nobody else can
+//     have it.
+//   - Source: the task runs, but nobody reads this source at its partition, because the task's active
+//     does not declare it. The source's position stays.
+//   - Table: the task is given to nobody, because its claim names several changelogs that living
+//     members declare, this one among them, and no member declares them all.
+//   - none of them: all members that declare the set are about to leave.
 type Wait struct {
-	Task Task
-	For  string // the member that has to let go
-	To   string // the member that will get it
+	Task   Task
+	For    string
+	To     string
+	Source string
+	Table  string
+}
+
+// Runs tells whether the task has an active in spite of the wait.
+func (w Wait) Runs() bool { return w.Source != "" }
+
+// CapacityError tells that the members that may have a set cannot hold all of its tasks.
+type CapacityError struct {
+	Set        string
+	Partitions int32
+	Members    int   // that may have them
+	Capacity   int32 // of each
+}
+
+func (e *CapacityError) Error() string {
+	return fmt.Sprintf("set %q has %d partitions, and the %d members that may have them take at most %d each: add members or raise the capacity",
+		e.Set, e.Partitions, e.Members, e.Capacity)
 }
 
 // sort puts every list of the plan into its canonical order.
@@ -111,6 +149,9 @@ func (p *Plan) sort() {
 		slices.SortFunc(s.Standby, compareTasks)
 		p.Members[id] = s
 	}
-	slices.SortFunc(p.Waiting, func(a, b Wait) int { return compareTasks(a.Task, b.Task) })
+	slices.SortFunc(p.Waiting, func(a, b Wait) int {
+		return cmp.Or(compareTasks(a.Task, b.Task), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Table, b.Table), cmp.Compare(a.For, b.For))
+	})
 	slices.Sort(p.Warnings)
+	p.Warnings = slices.Compact(p.Warnings)
 }

@@ -111,7 +111,8 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 			warnings = append(warnings, fmt.Sprintf("member %q is given nothing, because what it says of itself cannot be read: %v", m.MemberID, err))
 		} else {
 			member.Sets, member.Globals, member.Owned, member.Copies = s.Sets, s.Globals, s.Owned, s.Copies
-			member.Generation, member.Rack, member.Address, member.NoStandby = s.Generation, s.Rack, s.Address, s.NoStandby
+			member.Generation, member.Rack, member.Address = s.Generation, s.Rack, s.Address
+			member.NoStandby, member.Draining = s.NoStandby, s.Draining
 		}
 		if m.InstanceID != nil {
 			member.Instance = *m.InstanceID
@@ -123,7 +124,10 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 		return nil, nil, err
 	}
 	in.Counts = counts
-	target := assignor.Target(in)
+	target, err := assignor.Target(in)
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := assignor.Validate(in, target); err != nil {
 		return nil, nil, fmt.Errorf("the target is not valid: %w", err)
 	}
