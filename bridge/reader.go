@@ -99,7 +99,7 @@ func (c *Conn) control(b []byte) verdict {
 		return v
 	case protocol.Credit:
 		c.credit.Load().Grant(m.Connection, m.Streams)
-	case protocol.Opened, protocol.Ready, protocol.Released, protocol.Progress, protocol.Error:
+	case protocol.Opened, protocol.Ready, protocol.Released, protocol.Locate, protocol.Progress, protocol.Error:
 	case protocol.Hello:
 		return verdict{err: &protocol.Error{Re: m.ID, Code: protocol.CodeNotAllowed, Message: "hello was said before: it is the first message of a connection only"}}
 	default:

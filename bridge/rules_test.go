@@ -64,9 +64,9 @@ func TestRefusedMessages(t *testing.T) {
 	for text, want := range map[string]protocol.Error{
 		`{"type":"hello","id":2,"versions":[1],"client":{"name":"a","version":"b"},"max_frame":1,"credit":{"connection":1,"stream":1}}`: {Re: 2, Code: protocol.CodeNotAllowed, Message: "hello was said before"},
 		`{"type":"revoke","id":3,"task":"s/0","epoch":1,"deadline_ms":1,"code":"drain"}`:                                                {Re: 3, Code: protocol.CodeNotAllowed, Message: "only the sidecar sends revoke"},
-		`{"type":"locate","id":4}`:                               {Re: 4, Code: protocol.CodeUnknownType, Message: "locate"},
+		`{"type":"zz_find","id":4}`:                              {Re: 4, Code: protocol.CodeUnknownType, Message: "zz_find"},
 		`{"type":"waiting","code":"ok"}`:                         {Code: protocol.CodeNotAllowed, Message: "only the sidecar sends waiting"},
-		`{"type":"locate","optional":true}` + "\n":               {},
+		`{"type":"zz_find","optional":true}` + "\n":              {},
 		`{"type":"progress","unknown field":[{"is":"ignored"}]}`: {},
 	} {
 		w.text(text)

@@ -18,6 +18,7 @@ func (Opened) Type() string    { return TypeOpened }
 func (Ready) Type() string     { return TypeReady }
 func (Commit) Type() string    { return TypeCommit }
 func (Released) Type() string  { return TypeReleased }
+func (Locate) Type() string    { return TypeLocate }
 func (Progress) Type() string  { return TypeProgress }
 func (Welcome) Type() string   { return TypeWelcome }
 func (Assign) Type() string    { return TypeAssign }
@@ -32,6 +33,7 @@ func (Committed) Type() string { return TypeCommitted }
 func (Aborted) Type() string   { return TypeAborted }
 func (Stale) Type() string     { return TypeStale }
 func (Unknown) Type() string   { return TypeUnknown }
+func (Located) Type() string   { return TypeLocated }
 func (Waiting) Type() string   { return TypeWaiting }
 func (Credit) Type() string    { return TypeCredit }
 func (Error) Type() string     { return TypeError }
@@ -39,9 +41,9 @@ func (Error) Type() string     { return TypeError }
 // kinds gives the struct of each type.
 var kinds = func() map[string]reflect.Type {
 	all := map[string]reflect.Type{}
-	for _, m := range []Message{Hello{}, Opened{}, Ready{}, Commit{}, Released{}, Progress{}, Welcome{}, Assign{},
+	for _, m := range []Message{Hello{}, Opened{}, Ready{}, Commit{}, Released{}, Locate{}, Progress{}, Welcome{}, Assign{},
 		Restoring{}, Restored{}, Promoted{}, Demoted{}, Revoke{}, Lost{}, Reset{}, Committed{}, Aborted{}, Stale{},
-		Unknown{}, Waiting{}, Credit{}, Error{}} {
+		Unknown{}, Located{}, Waiting{}, Credit{}, Error{}} {
 		all[m.Type()] = reflect.TypeOf(m)
 	}
 	return all
@@ -168,6 +170,8 @@ func RequestID(m Message) int64 {
 	case Hello:
 		return m.ID
 	case Commit:
+		return m.ID
+	case Locate:
 		return m.ID
 	case Assign:
 		return m.ID

@@ -36,6 +36,8 @@ var samples = []Message{
 	Aborted{Re: 2, Task: "s/0", Epoch: 1, Code: CodeNullKey, Message: "<m> & more"},
 	Stale{Re: 2, Task: "s/0", Epoch: 1},
 	Unknown{Re: 2, Task: "s/0", Epoch: 1, Code: CodeKafkaUnreachable, Message: "m"},
+	Locate{ID: 3, Table: "t", Set: "s", Key: "AP8=", Partition: ptr(int32(0))},
+	Located{Re: 3, Set: "s", Partition: 1, Task: "s/1", Active: &Holder{"m", "host:1"}, Standbys: []Shadow{{"n", "host:2", -1}}, Stale: true},
 	Waiting{Code: CodeOk, Message: "m"},
 	Progress{},
 	Credit{Connection: 1, Streams: map[uint32]int64{1: 2, math.MaxUint32: 3}},

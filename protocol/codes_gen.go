@@ -14,6 +14,7 @@ const (
 	TypeReady     = "ready"     // from worker: answer to restored and promoted: records may flow
 	TypeCommit    = "commit"    // from worker: ends a commit: the writes frames before it, and the next source positions
 	TypeReleased  = "released"  // from worker: answer to revoke: the worker has made its last commit of the task
+	TypeLocate    = "locate"    // from worker: where is a key: which members of the group hold its task
 	TypeProgress  = "progress"  // from worker: I am alive and working: restarts the progress clock
 	TypeWelcome   = "welcome"   // from sidecar: answer to hello: versions, limits, guarantee
 	TypeAssign    = "assign"    // from sidecar: a task is the worker's under this epoch; open its stores
@@ -28,6 +29,7 @@ const (
 	TypeAborted   = "aborted"   // from sidecar: nothing of the commit is or will be visible
 	TypeStale     = "stale"     // from sidecar: the commit names an epoch that is over; nothing of it is or will be visible
 	TypeUnknown   = "unknown"   // from sidecar: the sidecar cannot tell how the commit ended
+	TypeLocated   = "located"   // from sidecar: answer to locate: the active of the key's task and its standbys
 	TypeWaiting   = "waiting"   // from sidecar: what the sidecar waits for (Kafka away, another member); code ok when it is over
 	TypeCredit    = "credit"    // from both: cumulative limits of bytes that the receiver of this message may send
 	TypeError     = "error"     // from both: a request was refused, or the reason of the close that follows
@@ -54,6 +56,7 @@ const (
 	CodeLostPosition      = "lost_position"      // the committed position of a source is gone
 	CodeLostState         = "lost_state"         // a changelog is missing or was created anew while the group's claim names its table
 	CodeStaleEpoch        = "stale_epoch"        // the epoch of the task is over
+	CodeUnknownTable      = "unknown_table"      // locate names a table, a set or a partition that the worker's declarations do not have
 	CodeKafkaUnreachable  = "kafka_unreachable"  // no broker answers
 	CodeKafkaRefused      = "kafka_refused"      // Kafka refuses a request for good (authorization, configuration)
 	CodeRebalance         = "rebalance"          // the group moves the task to another member; waiting: the others of the group are waited for
@@ -77,7 +80,7 @@ const (
 	CodeTooLarge          = "too_large"          // a message over the agreed size
 	CodeHelloTimeout      = "hello_timeout"      // no hello within the deadline
 	CodeKafkaTooOld       = "kafka_too_old"      // the brokers are older than the oldest supported release
-	CodeJoining           = "joining"            // the group is being joined or is rebalancing; tasks follow
+	CodeJoining           = "joining"            // the group is being joined or is rebalancing; tasks follow. As an error: the declarations are not checked yet, ask again
 	CodeUndeclared        = "undeclared"         // a task waits for a member that declares its tables
 	CodeGlobals           = "globals"            // records wait until the global tables have been restored
 	CodeOk                = "ok"                 // what was waited for is there
@@ -240,6 +243,8 @@ func Meaning(code string) string {
 		return "a changelog is missing or was created anew while the group's claim names its table"
 	case CodeStaleEpoch:
 		return "the epoch of the task is over"
+	case CodeUnknownTable:
+		return "locate names a table, a set or a partition that the worker's declarations do not have"
 	case CodeKafkaUnreachable:
 		return "no broker answers"
 	case CodeKafkaRefused:
@@ -287,7 +292,7 @@ func Meaning(code string) string {
 	case CodeKafkaTooOld:
 		return "the brokers are older than the oldest supported release"
 	case CodeJoining:
-		return "the group is being joined or is rebalancing; tasks follow"
+		return "the group is being joined or is rebalancing; tasks follow. As an error: the declarations are not checked yet, ask again"
 	case CodeUndeclared:
 		return "a task waits for a member that declares its tables"
 	case CodeGlobals:
@@ -307,6 +312,7 @@ func FromWorker(typ string) bool {
 		TypeReady,
 		TypeCommit,
 		TypeReleased,
+		TypeLocate,
 		TypeProgress,
 		TypeCredit,
 		TypeError:
@@ -332,6 +338,7 @@ func FromSidecar(typ string) bool {
 		TypeAborted,
 		TypeStale,
 		TypeUnknown,
+		TypeLocated,
 		TypeWaiting,
 		TypeCredit,
 		TypeError:

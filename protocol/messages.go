@@ -292,6 +292,41 @@ type Unknown struct {
 	Message string `json:"message"`
 }
 
+// Locate asks which members of the group hold a key's task. Key is base64; Partition stands in place of
+// it. Table or Set or both are named. Answer: Located.
+type Locate struct {
+	ID        int64  `json:"id" rule:"min=1"`
+	Table     string `json:"table,omitempty"`
+	Set       string `json:"set,omitempty"`
+	Key       string `json:"key,omitempty" rule:"base64"`
+	Partition *int32 `json:"partition,omitempty" rule:"min=0"`
+}
+
+// Holder is a member of the group and the address that its worker advertised.
+type Holder struct {
+	Member  string `json:"member" rule:"nonempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// Shadow is a member that keeps a copy. Lag is about how many records it was behind at its last join, -1
+// when that is not known.
+type Shadow struct {
+	Member  string `json:"member" rule:"nonempty"`
+	Address string `json:"address,omitempty"`
+	Lag     int64  `json:"lag" rule:"min=-1"`
+}
+
+// Located answers Locate. Stale: the group is rebalancing, or has changed since it was asked.
+type Located struct {
+	Re        int64    `json:"re" rule:"min=1"`
+	Set       string   `json:"set" rule:"nonempty"`
+	Partition int32    `json:"partition" rule:"min=0"`
+	Task      string   `json:"task" rule:"nonempty"`
+	Active    *Holder  `json:"active,omitempty"` // nil: nobody at this moment
+	Standbys  []Shadow `json:"standbys,omitempty"`
+	Stale     bool     `json:"stale"`
+}
+
 // Progress restarts the worker's progress clock.
 type Progress struct{}
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type rule struct {
 	nonempty bool // strings, slices, maps
 	name     bool // the characters of a topic's name
 	point    bool // a checkpoint: printable ASCII, at most MaxCheckpoint
+	base64   bool // bytes in standard base64 with its padding
 	filled   bool // the strings in a slice are not empty; the slice may be
 	bounded  bool // numbers, also those in a map
 	min      int64
@@ -77,6 +79,8 @@ func parseRule(tag string) rule {
 			r.name = true
 		case "checkpoint":
 			r.point = true
+		case "base64":
+			r.base64 = true
 		}
 		if bound, ok := strings.CutPrefix(word, "min="); ok {
 			r.bounded = true
@@ -113,6 +117,12 @@ func assign(v reflect.Value, raw any, where string) error {
 			return wrong(where, "an unsigned 32-bit integer")
 		}
 		v.SetUint(uint64(n))
+	case reflect.Bool:
+		b, ok := raw.(bool)
+		if !ok {
+			return wrong(where, "true or false")
+		}
+		v.SetBool(b)
 	case reflect.Slice:
 		return assignSlice(v, raw, where)
 	case reflect.Map:
@@ -231,6 +241,9 @@ func checkValue(v reflect.Value, r rule, where string) error {
 		if r.point && !isCheckpoint(v.String()) {
 			return wrong(where, "at most 128 printable ASCII characters")
 		}
+		if r.base64 && !isBase64(v.String()) {
+			return wrong(where, "base64 with its padding")
+		}
 		if r.oneOf != nil && !slices.Contains(r.oneOf, v.String()) {
 			return wrong(where, "one of "+strings.Join(r.oneOf, ", "))
 		}
@@ -283,6 +296,15 @@ func isName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 249
+}
+
+// isBase64 looks at the form: the bits that padding leaves over may be anything.
+func isBase64(s string) bool {
+	if strings.ContainsAny(s, "\r\n") { // the decoder would skip them
+		return false
+	}
+	_, err := base64.StdEncoding.DecodeString(s)
+	return err == nil
 }
 
 func isCheckpoint(s string) bool {

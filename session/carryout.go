@@ -152,6 +152,8 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 		})
 	case Produce:
 		r.beside(func() Event { return r.produce(ctx, e) })
+	case Locate:
+		r.beside(func() Event { return r.locate(ctx, e) })
 	default:
 		panic(fmt.Sprintf("session: effect %T is not carried out", e))
 	}

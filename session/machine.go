@@ -64,6 +64,7 @@ type worker struct {
 	globalsOK  bool // all global tables were whole once on this connection
 	lastActive time.Time
 	hung       bool
+	locates    int // questions without an answer
 }
 
 // NewMachine makes a session without worker and group.
@@ -140,6 +141,8 @@ func (m *Machine) handle(ev Event) error {
 		m.restoring(ev)
 	case StreamFailed:
 		return m.streamFailed(ev)
+	case Answered:
+		m.answered(ev)
 	case Drain:
 		return m.drain()
 	case Tick:

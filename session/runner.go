@@ -20,6 +20,7 @@ type Ports struct {
 	Restorer Restorer
 	Feeder   Feeder
 	Producer Producer
+	Locator  Locator
 }
 
 // Runner owns a Machine: one goroutine (Run) takes events in the order of Post and carries out the

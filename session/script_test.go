@@ -82,6 +82,8 @@ func (s *script) short(e Effect) string {
 	case WriteRelease:
 		s.ops["release"+e.Task.String()] = e.Op
 		return fmt.Sprintf("release %s %v", e.Task, e.Next)
+	case Locate:
+		return "locate"
 	case Produce:
 		s.ops["produce"+e.Task.String()] = e.Op
 		return fmt.Sprintf("produce %s", e.Task)

@@ -9,6 +9,9 @@ import (
 	"github.com/pillion/pillion/protocol"
 )
 
+// featureLocate says in welcome that a worker may ask where a key is.
+const featureLocate = "locate"
+
 // connected: the newest connection wins. Everything of an older one is over; its commits go on to
 // their ends.
 func (m *Machine) connected(ev Connected) {
@@ -24,8 +27,8 @@ func (m *Machine) connected(ev Connected) {
 	m.worker = &worker{conn: ev.Conn, hello: ev.Hello, lastActive: m.now}
 	m.send(protocol.Welcome{
 		Re: ev.Hello.ID, Version: 1, Session: cmp.Or(ev.Session, fmt.Sprintf("c%d", ev.Conn)),
-		Sidecar: protocol.Software{Name: "pillion", Version: m.cfg.Version},
-		Group:   m.cfg.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
+		Sidecar: protocol.Software{Name: "pillion", Version: m.cfg.Version}, Features: []string{featureLocate},
+		Group: m.cfg.groupOf(ev.Hello), Guarantee: m.cfg.Guarantee,
 		Limits: m.cfg.Limits, Credit: m.cfg.Credit,
 		Deadlines: protocol.Deadlines{
 			Revoke:        m.cfg.RevokeTimeout.Milliseconds(),
@@ -207,6 +210,10 @@ func (m *Machine) received(ev Received) error {
 	case protocol.Error:
 		m.active(ev.Conn)
 		return m.workerError(msg)
+	case protocol.Locate:
+		m.active(ev.Conn)
+		m.locate(msg)
+		return nil
 	case protocol.Progress, protocol.Credit:
 		m.active(ev.Conn)
 		return nil

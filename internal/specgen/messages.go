@@ -151,8 +151,15 @@ func (w *walker) breakValue(s *Schema, path []any, here any) {
 	if !slices.Contains(s.Type, "null") {
 		w.invalid("null", path, w.with(path, nil))
 	}
-	w.invalid("a boolean", path, w.with(path, true))
-	switch here.(type) {
+	if !slices.Contains(s.Type, "boolean") {
+		w.invalid("a boolean", path, w.with(path, true))
+	}
+	switch here := here.(type) {
+	case bool:
+		w.invalid("a number", path, w.with(path, json.Number("1")))
+		w.invalid("a string", path, w.with(path, "true"))
+		changed := w.with(path, !here)
+		w.valid(fmt.Sprintf("%s %v", where(path), !here), encode(changed), changed)
 	case string:
 		w.invalid("a number", path, w.with(path, json.Number("1")))
 		if s.MinLength > 0 {
@@ -192,6 +199,9 @@ func (w *walker) breakPattern(pattern string, path []any) {
 	case "^[ -~]{0,128}$":
 		longest = strings.Repeat("~", 127) + " "
 		good, bad = []string{"", longest}, []string{longest + "x", "a\n", "\x1f", "\x7f", "é"}
+	case "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$":
+		good = []string{"AA==", "AP8=", "+/+/", strings.Repeat("AAAA", 64)}
+		bad = []string{"A", "AA", "AAA", "AA=", "AA===", "=", "AAAA=", "AA==AAAA", "AP8", "-_-_", "AA AA", "AAAA\n", "AA==\n", "é"}
 	default:
 		panic("specgen: no vectors for the pattern " + pattern)
 	}

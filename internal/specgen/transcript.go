@@ -141,7 +141,7 @@ const (
 	declared = `'sets': [{'name': 'flights', 'sources': ['flights'], 'tables': [{'name': 'plane_stats'}]}], 'outputs': ['late-arrivals']`
 	window   = `'max_frame': 134217728, 'credit': {'connection': 4194304, 'stream': 1048576}`
 	me       = `'versions': [1], 'client': {'name': 'my-worker', 'version': '0.1'}`
-	answered = `'version': 1, 'session': 'c%d', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
+	answered = `'version': 1, 'session': 'c%d', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'features': ['locate'], 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
 		`'limits': {'max_frame': 16777216, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
 		`'credit': {'connection': 1048576, 'stream': 1048576}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`
 )

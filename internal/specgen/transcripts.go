@@ -10,7 +10,7 @@ func transcripts() map[string]*script {
 		"standby": standby, "gap": gap, "errors": requestErrors, "store_failed": storeFailed,
 		"reset_queued": resetQueued, "revoke_early": revokeEarly, "aborted_released": abortedReleased,
 		"empty_frame": emptyFrame, "drain_two": drainTwo, "promoted_revoked": promotedRevoked,
-		"reset_twice": resetTwice,
+		"reset_twice": resetTwice, "locate": locate,
 	} {
 		s := &script{}
 		write(s)

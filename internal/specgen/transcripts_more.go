@@ -106,7 +106,7 @@ func credit(s *script) {
 	s.note("limits are cumulative bytes of data frames; any positive rest permits one frame of any size; both directions")
 	s.connect()
 	s.worker(`'hello', 'id': 1, ` + me + `, 'max_frame': 134217728, 'credit': {'connection': 150, 'stream': 100}, 'group': 'flights-app', ` + declared)
-	s.sidecar(`'welcome', 're': 1, 'version': 1, 'session': 'c1', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
+	s.sidecar(`'welcome', 're': 1, 'version': 1, 'session': 'c1', 'sidecar': {'name': 'pillion', 'version': '0.1.0'}, 'features': ['locate'], 'group': 'flights-app', 'guarantee': 'at_least_once', ` +
 		`'limits': {'max_frame': 16777216, 'max_control': 1048576, 'max_commit_bytes': 16777216, 'max_outstanding_commits': 2}, ` +
 		`'credit': {'connection': 150, 'stream': 60}, 'deadlines': {'revoke_ms': 10000, 'worker_grace_ms': 10000, 'max_processing_ms': 300000}`)
 	s.given("; three records wait")

@@ -35,6 +35,7 @@ var actions = map[string]func(p *player, do object){
 		await(p, p.world.prepares, "the look at Kafka") <- &session.RefusedError{Code: text(do, "misfit"), Message: "as the transcript wants it"}
 	},
 	"drain":    func(p *player, _ object) { p.world.post(session.Drain{}) },
+	"holders":  (*player).holders,
 	"newcomer": (*player).newcomer,
 	"pass":     func(*player, object) {},
 }
@@ -51,6 +52,15 @@ func (p *player) happen(l *line) {
 		}
 	}
 	p.fail("nothing is known of this cause")
+}
+
+// holders is what the group's coordinator tells from now on.
+func (p *player) holders(do object) {
+	w := p.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holders, _ = do["holders"].(object)
+	w.stale, _ = do["stale"].(bool)
 }
 
 func taskID(name string) session.TaskID {

@@ -338,7 +338,7 @@ func start(t *testing.T, lines []line, listen string) *player {
 		}
 	})
 	parts.Go(func() {
-		err := runner.Run(ctx, session.Ports{Group: w, Restorer: restorer{w}, Feeder: feeder{w}, Producer: w})
+		err := runner.Run(ctx, session.Ports{Group: w, Restorer: restorer{w}, Feeder: feeder{w}, Producer: w, Locator: w})
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

@@ -3,12 +3,14 @@ package transcripts
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/pillion/pillion/internal/gate"
+	"github.com/pillion/pillion/produce"
 	"github.com/pillion/pillion/protocol"
 	"github.com/pillion/pillion/session"
 )
@@ -26,6 +28,8 @@ type world struct {
 	ends       map[session.TaskID]map[string]int64
 	generation int32
 	back       chan struct{} // closed: Kafka is there
+	holders    object        // by task: active and standbys, as located has them
+	stale      bool
 
 	prepares chan chan error
 	joins    chan session.Prepared
@@ -141,6 +145,26 @@ func (c *call) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Locate tells what the transcript says of the group.
+func (w *world) Locate(_ context.Context, ask session.Whereabouts) (protocol.Located, error) {
+	partition := produce.KeyPartition(ask.Key, ask.Set.Partitions)
+	if ask.Partition != nil {
+		partition = *ask.Partition
+	}
+	task := session.TaskID{Set: ask.Set.Name, Partition: partition}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := protocol.Located{Set: ask.Set.Name, Partition: partition, Task: task.String(), Stale: w.stale}
+	if of := w.holders[task.String()]; of != nil {
+		raw, err := json.Marshal(of)
+		if err != nil {
+			return found, err
+		}
+		return found, json.Unmarshal(raw, &found)
+	}
+	return found, nil
 }
 
 // CommitReleased must name the positions that were committed last.

@@ -602,3 +602,38 @@ async def test_what_is_used_after_the_close_says_so() -> None:
         assert (await event(conn, pillion.Lost)).task is task
         with pytest.raises(pillion.ConnectionLost, match="closed by this side"):
             await anext(conn)
+
+
+@run
+async def test_where_a_key_is() -> None:
+    async with FakeSidecar() as sidecar:
+        conn = connect(sidecar.url, advertise="10.0.0.7:8080")
+        worker = await pair(sidecar, conn)
+        assert worker.hello.address == "10.0.0.7:8080"
+        assert worker.hello.level == "standby"
+        first = asyncio.create_task(conn.locate("counts", b"\x00\xff"))
+        second = asyncio.create_task(conn.locate(set="words", partition=3))
+        asked = await worker.expect(m.Locate)
+        assert asked == m.Locate(2, table="counts", key="AP8=")
+        assert await worker.expect(m.Locate) == m.Locate(3, set="words", partition=3)
+        await worker.send(m.Error("joining", "not yet", re=3))
+        holder, copy = m.Holder("m1", "h:1"), m.Shadow("m2", -1)
+        await worker.send(m.Located(2, "words", 1, "words/1", False, holder, [copy]))
+        found = await first
+        assert found.active == pillion.Holder("m1", "h:1")
+        assert found.standbys == (pillion.Shadow("m2", "", None),)
+        assert (found.task, found.partition, found.stale) == ("words/1", 1, False)
+        with pytest.raises(pillion.LocateError, match=r"not yet \(joining\)") as refused:
+            await second
+        assert refused.value.retriable
+        cut = asyncio.create_task(pillion.Tables(conn).locate("counts", b"k"))
+        await worker.expect(m.Locate)
+        await worker.cut()
+        with pytest.raises(pillion.ConnectionLost):
+            await cut
+        with pytest.raises(pillion.ConnectionLost):  # nothing is asked of a connection that is over
+            await conn.locate("counts", b"k")
+        for wrong in ({"table": "counts"}, {"key": b"k"}, {"table": "counts", "key": "k"}):
+            with pytest.raises(pillion.UsageError):
+                await conn.locate(**wrong)  # type: ignore[arg-type]
+        await conn.__aexit__(None, None, None)

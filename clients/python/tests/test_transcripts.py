@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pillion import Record, _frames, _json, events
+from pillion import Located, LocateError, Record, _frames, _json, events
 from pillion import _messages as m
 from pillion._closing import verdict
 from pillion._commits import Committed, Outcome
+from pillion._locate import Answer
 from pillion._protocol import Protocol
 from pillion._queue import EventQueue
 from pillion._tasks import Task
@@ -23,7 +25,7 @@ from test_vectors import decoded, wanted, without_empty
 
 FILES = sorted((SPEC / "transcripts").glob("*.jsonl"))
 Line = dict[str, Any]
-HELLO = "group sets sources tables globals outputs replicas address".split()  # what is declared
+HELLO = ["group", "sets", "sources", "tables", "globals", "outputs", "replicas", "address"]
 
 
 def test_there_are_transcripts() -> None:
@@ -51,6 +53,7 @@ class Player:
         self.asked: dict[int, events.Event] = {}
         self.outcomes: dict[int, Outcome] = {}
         self.commits: set[int] = set()
+        self.answers: dict[int, list[Answer]] = {}  # of questions, by request
         self.delivered: dict[str, dict[str, int]] = {}
 
     def play(self) -> None:
@@ -100,6 +103,7 @@ class Player:
                 assert len(self.queue) == before
         else:
             core.receive(json.dumps(line["message"]))
+            self.answered(line["message"])
         if not line.get("queued"):
             self.take_events()
 
@@ -166,6 +170,8 @@ class Player:
             core.release(task)
         elif kind == "commit" and not self.commit(message["id"]):
             return
+        elif kind == "locate":
+            self.locate(message)
         elif kind == "error" and message["code"] == "store_open_failed":
             assert task is not None
             core.fail(task, message["code"], message["message"])
@@ -179,6 +185,36 @@ class Player:
         if kind == "error":
             got["message"] = message["message"]
         assert without_empty(got) == without_empty(message)
+
+    def locate(self, message: Line) -> None:
+        core = self.core
+        assert core is not None
+        partition = message.get("partition")
+        key = base64.b64decode(message.get("key", "")) if partition is None else None
+        answers: list[Answer] = []
+        self.answers[message["id"]] = answers
+        core.locate(
+            message.get("table", ""), key, message.get("set", ""), partition, answers.append
+        )
+
+    def answered(self, message: Line) -> None:
+        """Check what the application gets of an answer."""
+        answers = self.answers.pop(message.get("re", 0), None)
+        if answers is None:
+            return
+        (answer,) = answers
+        if message["type"] == "error":
+            assert isinstance(answer, LocateError)
+            assert answer.code == message["code"]
+            return
+        assert isinstance(answer, Located)
+        assert answer.task == message["task"]
+        assert answer.stale is message["stale"]
+        active = message.get("active")
+        assert (answer.active and answer.active.address) == (active and active["address"])
+        assert [s.lag for s in answer.standbys] == [
+            None if s["lag"] < 0 else s["lag"] for s in message.get("standbys", [])
+        ]
 
     def worker_frame(self, line: Line) -> None:
         commit = line["frame"]["commit"]

@@ -14,6 +14,7 @@ from ._connect import connect
 from ._connection import Connection
 from ._declare import Global, Set, SourceTable, Table
 from ._encode import Record
+from ._locate import Holder, Located, Shadow
 from ._run import run
 from ._tables import Tables, TableView
 from ._tasks import Task
@@ -30,6 +31,7 @@ from .errors import (
     FrameError,
     HandshakeRefused,
     KafkaFatal,
+    LocateError,
     MessageError,
     PillionError,
     ProtocolError,
@@ -77,7 +79,10 @@ __all__ = [
     "FrameError",
     "Global",
     "HandshakeRefused",
+    "Holder",
     "KafkaFatal",
+    "LocateError",
+    "Located",
     "Lost",
     "MemoryStore",
     "MemoryStores",
@@ -95,6 +100,7 @@ __all__ = [
     "Revoking",
     "Row",
     "Set",
+    "Shadow",
     "SidecarUnreachable",
     "SourceTable",
     "SqliteStore",

@@ -16,6 +16,7 @@ class MessageType(StrEnum):
     READY = "ready"
     COMMIT = "commit"
     RELEASED = "released"
+    LOCATE = "locate"
     PROGRESS = "progress"
     WELCOME = "welcome"
     ASSIGN = "assign"
@@ -30,6 +31,7 @@ class MessageType(StrEnum):
     ABORTED = "aborted"
     STALE = "stale"
     UNKNOWN = "unknown"
+    LOCATED = "located"
     WAITING = "waiting"
     CREDIT = "credit"
     ERROR = "error"
@@ -70,6 +72,7 @@ class Code(StrEnum):
     LOST_POSITION = "lost_position"
     LOST_STATE = "lost_state"
     STALE_EPOCH = "stale_epoch"
+    UNKNOWN_TABLE = "unknown_table"
     KAFKA_UNREACHABLE = "kafka_unreachable"
     KAFKA_REFUSED = "kafka_refused"
     REBALANCE = "rebalance"
@@ -178,6 +181,7 @@ CODE_MEANINGS: Final[dict[str, str]] = {
     "lost_position": "the committed position of a source is gone",
     "lost_state": "a changelog is missing or was created anew while the group's claim names its table",
     "stale_epoch": "the epoch of the task is over",
+    "unknown_table": "locate names a table, a set or a partition that the worker's declarations do not have",
     "kafka_unreachable": "no broker answers",
     "kafka_refused": "Kafka refuses a request for good (authorization, configuration)",
     "rebalance": "the group moves the task to another member; waiting: the others of the group are waited for",
@@ -201,7 +205,7 @@ CODE_MEANINGS: Final[dict[str, str]] = {
     "too_large": "a message over the agreed size",
     "hello_timeout": "no hello within the deadline",
     "kafka_too_old": "the brokers are older than the oldest supported release",
-    "joining": "the group is being joined or is rebalancing; tasks follow",
+    "joining": "the group is being joined or is rebalancing; tasks follow. As an error: the declarations are not checked yet, ask again",
     "undeclared": "a task waits for a member that declares its tables",
     "globals": "records wait until the global tables have been restored",
     "ok": "what was waited for is there",

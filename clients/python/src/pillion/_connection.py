@@ -26,6 +26,7 @@ from ._closing import verdict
 from ._codes import CloseCode
 from ._commits import Changelog, Committed, Outcome, Outputs
 from ._dial import dial, read_token, unreachable
+from ._locate import Answer, Located
 from ._notice import logger, notice
 from ._options import Options, running
 from ._protocol import VERSION, Protocol
@@ -197,6 +198,36 @@ class Connection:
             self._flushed.clear()
             self._outgoing.set()
         return future
+
+    async def locate(
+        self,
+        table: str = "",
+        key: bytes | None = None,
+        *,
+        set: str = "",
+        partition: int | None = None,
+    ) -> Located:
+        """Find the members of the group that hold a key of a table: its active and its standbys.
+
+        The key's partition is the one that the Java client's partitioner gives it, or partition
+        names one. set tells tables of one name apart, or stands alone. Raises LocateError, and
+        ConnectionLost while the sidecar is away; a retriable one is worth another attempt.
+        """
+        future: asyncio.Future[Located] = asyncio.get_running_loop().create_future()
+
+        def done(answer: Answer) -> None:
+            if future.done():  # cancelled
+                return
+            if isinstance(answer, Located):
+                future.set_result(answer)
+            else:
+                future.set_exception(answer)
+
+        if self._protocol is None or self._end is not None:
+            raise self._end or unreachable(self._options.where)
+        self._protocol.locate(table, key, set, partition, done)
+        self._outgoing.set()
+        return await future
 
     def stop(self) -> None:
         """End the iteration at the next event: for shutting down. Events not taken are left."""

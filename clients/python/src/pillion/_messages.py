@@ -25,6 +25,7 @@ Name = Annotated[str, "filled"]
 Names = Annotated[list[Name], "filled"]
 Label = Annotated[str, re.compile(r"[A-Za-z0-9._-]{1,249}")]
 Checkpoint = Annotated[str, re.compile("[ -~]{0,128}")]
+Base64 = Annotated[str, re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")]
 Role = Literal["active", "standby", "global"]
 Level = Literal["stateless", "tables", "standby"]
 TableKind = Literal["changelog", "source", "global"]
@@ -365,6 +366,49 @@ class Unknown(Message):
     epoch: Id32
     code: Name
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Locate(Message):
+    """Asks which members of the group hold a key's task."""
+
+    TYPE: ClassVar[str] = MessageType.LOCATE.value
+    id: Some
+    table: str = ""
+    set: str = ""
+    key: Base64 = ""
+    partition: Partition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A member of the group, and the address that its worker advertised."""
+
+    member: Name
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A member that keeps a copy."""
+
+    member: Name
+    lag: Annotated[int, -1, MAX_INTEGER]
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Message):
+    """Answers locate."""
+
+    TYPE: ClassVar[str] = MessageType.LOCATED.value
+    re: Some
+    set: Name
+    partition: Partition
+    task: Name
+    stale: bool
+    active: Holder | None = None
+    standbys: list[Shadow] = field(default_factory=list[Shadow])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from . import _json as json
 from . import _messages as m
 from ._commits import Outcome, Pending, outcome, stale
 from ._credit import Receiving, Sending
+from ._locate import Done
+from ._locate import answer as located
 from ._tasks import TaskState
 from .errors import PillionError
 
@@ -25,7 +27,9 @@ class Outbox:
         self._control: deque[m.Message] = deque([hello])
         self._ordered: deque[Pending | tuple[TaskState, m.Released]] = deque()
         self._pending: dict[int, Pending] = {}
+        self._questions: dict[int, Done] = {}
         self._last_id = hello.id
+        self._closed: PillionError | None = None
 
     def say(self, message: m.Message) -> None:
         """Send a control message; it overtakes commits."""
@@ -36,8 +40,29 @@ class Outbox:
         self._ordered.append((state, message))
 
     def next_id(self) -> int:
-        """Give the id that the next commit will have."""
+        """Give the id that the next request will have."""
         return self._last_id + 1
+
+    @property
+    def questions(self) -> int:
+        """How many have no answer yet."""
+        return len(self._questions)
+
+    def ask(self, message: m.Locate, done: Done) -> None:
+        """Send a question; it overtakes commits. done is called once."""
+        if self._closed is not None:
+            done(self._closed)
+            return
+        self._last_id = message.id
+        self._questions[message.id] = done
+        self._control.append(message)
+
+    def tell(self, message: m.Located | m.Error) -> bool:
+        """End the question that the message answers; False when it answers none."""
+        done = self._questions.pop(message.re, None)
+        if done is not None:
+            done(located(message))
+        return done is not None
 
     def begin(self, pending: Pending) -> None:
         """Send a commit when its turn comes."""
@@ -73,11 +98,15 @@ class Outbox:
                 self._end(item, stale(state.task.name))
 
     def close(self, error: PillionError) -> None:
-        """Fail every commit without an answer; nothing more is sent."""
+        """Fail every commit and question without an answer; nothing more is sent."""
+        self._closed = error
         self._ordered.clear()
         self._control.clear()
         for pending in list(self._pending.values()):
             self._end(pending, error)
+        for done in self._questions.values():
+            done(error)
+        self._questions.clear()
 
     def next(self) -> str | bytes | None:
         """Give the next websocket message that may be sent now; None when there is none."""

@@ -2,7 +2,7 @@
 
 Flow: the shell gives every websocket message to receive(); events go to the EventQueue; user code
 takes them through take(), which grants credit. What user code answers (opened, ready, commit,
-release, progress) and what the core itself has to say leave through next_outgoing(); the
+release, progress, locate) and what the core itself has to say leave through next_outgoing(); the
 order there is the Outbox's.
 
 INVARIANT: after `lost` has been received, no batch of that epoch reaches user code, and no commit
@@ -22,11 +22,12 @@ from ._commits import Changelog, Outcome, Outputs, Pending, build, check, stale
 from ._credit import Receiving, Sending
 from ._frames import RESTORE, parse
 from ._hold import Hold
+from ._locate import Done, impossible, question
 from ._outbox import Outbox
 from ._queue import EventQueue, rows_of, useless_after_end
 from ._streams import Streams
 from ._tasks import On, State, Stream, Task, TaskState
-from .errors import MessageError, PillionError, ProtocolError, UsageError
+from .errors import ConnectionLost, MessageError, PillionError, ProtocolError, UsageError
 
 VERSION = 1
 
@@ -38,7 +39,7 @@ class Protocol:
         self.queue = queue
         self.welcome: m.Welcome | None = None
         self.last_error: m.Error | None = None
-        """The last message, if it is an error that answers no commit: why a close follows."""
+        """The last message, if it is an error that answers no request: why a close follows."""
         self.waiting: m.Waiting | None = None
         self._hello = hello
         self._tasks: dict[str, TaskState] = {}
@@ -60,6 +61,7 @@ class Protocol:
             m.Aborted: self._on_answer,
             m.Stale: self._on_answer,
             m.Unknown: self._on_answer,
+            m.Located: self._on_located,
             m.Waiting: self._on_waiting,
             m.Credit: self._on_credit,
             m.Error: self._on_error,
@@ -242,8 +244,11 @@ class Protocol:
         assert self._outbox.sending is not None  # nothing but welcome is allowed before it
         self._outbox.sending.raise_limits(message, self._streams.by_id)
 
+    def _on_located(self, message: m.Located) -> None:
+        self._outbox.tell(message)
+
     def _on_error(self, message: m.Error) -> None:
-        if not self._outbox.answer(message):
+        if not self._outbox.answer(message) and not self._outbox.tell(message):
             self.last_error = message
 
     def _current(
@@ -361,6 +366,18 @@ class Protocol:
         id_ = self._outbox.next_id()
         frames = build(state, id_, changelog, outputs, limits)
         self._outbox.begin(Pending(id_, state, dict(source_next), done, frames))
+
+    def locate(
+        self, table: str, key: bytes | None, set_: str, partition: int | None, done: Done
+    ) -> None:
+        """Ask who holds a key; done is called once. Raises UsageError at once."""
+        message = question(self._outbox.next_id(), table, key, set_, partition)
+        if self.welcome is None:
+            done(ConnectionLost("the sidecar is not connected; ask again"))
+        elif error := impossible(self.welcome.features, self._outbox.questions):
+            done(error)
+        else:
+            self._outbox.ask(message, done)
 
     def _own(self, task: Task) -> TaskState | None:
         """Find the state of a task that user code holds; None when its epoch is over."""

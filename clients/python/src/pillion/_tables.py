@@ -19,6 +19,7 @@ from . import events as ev
 from ._batch import Batch
 from ._commits import Committed, Outputs
 from ._connection import Connection
+from ._locate import Located
 from ._notice import logger
 from ._tasks import Task
 from .errors import CommitError, ConnectionLost, StoreError, UsageError
@@ -174,6 +175,10 @@ class Tables:
                 if value is not None:
                     return value
         return None
+
+    async def locate(self, table: str, key: bytes) -> Located:
+        """Find the members of the group that hold a key, as Connection.locate does."""
+        return await self.conn.locate(table, key)
 
     def __aiter__(self) -> AsyncIterator[ev.Event]:
         return self

@@ -20,6 +20,7 @@
     │   ├── CommitAborted        nothing of it is or will be visible
     │   ├── CommitStale          its epoch is over; nothing of it is or will be visible
     │   └── CommitUnknown        how it ended cannot be told
+    ├── LocateError              it cannot be told where a key is
     └── StoreError               a store cannot be opened, read or written
         └── StoreCorrupt         its file was damaged and has been set aside
 
@@ -172,6 +173,10 @@ class CommitUnknown(CommitError):
     """How the commit ended cannot be told. Its records come again if it did not land."""
 
     retriable = True
+
+
+class LocateError(PillionError):
+    """It cannot be told where a key is. A retriable one: ask again."""
 
 
 class StoreError(PillionError):

@@ -111,6 +111,7 @@ class FakeSidecar:
                     guarantee=self.guarantee,
                     limits=self.limits,
                     credit=self.credit,
+                    features=["locate"],
                     deadlines=DEADLINES,
                 )
             )
