@@ -34,8 +34,9 @@ var allowed = map[string][]string{
 	"produce":           {"internal/kafka", "internal/gate", "protocol", compress, lz4, kmsg, hclog, errgroup},
 	"bridge":            {"protocol", "internal/gate", "github.com/gorilla/websocket", hclog, errgroup},
 	"internal/kafka":    {kafkaGo, kmsg, hclog, errgroup},
+	"internal/plan":     {"assignor"},
 	"internal/fetch":    {"internal/kafka", "protocol/frame", compress, lz4, kmsg, hclog, errgroup},
-	"internal/cli":      {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", "internal/cli", hclog, errgroup, "github.com/spf13/pflag", "gopkg.in/yaml.v3"},
+	"internal/cli":      {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", "internal/plan", "internal/cli", hclog, errgroup, "github.com/spf13/pflag", "gopkg.in/yaml.v3"},
 	"internal/ops":      {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", hclog, errgroup, "github.com/prometheus/client_golang"},
 	"cmd/sidecar":       {"internal/cli"},
 	"internal/codegen":  {},
@@ -44,7 +45,7 @@ var allowed = map[string][]string{
 }
 
 // tools are never part of the sidecar and may import what they like.
-var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "internal/transcripts", "test"}
+var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "internal/transcripts", "internal/groupmodel", "internal/groupsim", "test"}
 
 // edges meet only in internal/cli.
 var edges = []string{"groupclient", "restore", "feed", "produce", "bridge"}
@@ -116,7 +117,7 @@ func TestWhoMayLog(t *testing.T) {
 func TestTestHelpersStayOutOfTheSidecar(t *testing.T) {
 	forbidden := []string{
 		"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo",
-		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "internal/transcripts", module + "bench",
+		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "internal/transcripts", module + "internal/groupmodel", module + "internal/groupsim", module + "bench",
 	}
 	if len(goPackage(t, "cmd/sidecar")) == 0 {
 		return // nothing to link yet

@@ -1,7 +1,7 @@
 // Package cli is the command `pillion`: it reads settings, puts the packages together and runs them.
 //
 // Commands: run (the sidecar, alone or with its worker as a child), dev (the same with a Kafka of its
-// own), version. Only this package reads flags and environment.
+// own), plan (the assignor without Kafka), version. Only this package reads flags and environment.
 //
 // Exit codes: 0 done; 1 the sidecar failed; 2 a mistake in the command line or settings; with a child
 // its own exit code (128 + signal when it was killed).
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,8 @@ const usage = `pillion - the Kafka sidecar of one worker process
   pillion dev [flags] -- COMMAND ...
       The same with an in-process Kafka that ends with it (needs the binary devkafka beside pillion).
       Missing topics are made, and a worker may be stopped in a debugger.
+  pillion plan [--input FILE] [--next] [--json]
+      Print how a group's partitions would be shared, without Kafka; the group is JSON.
   pillion version
 
 pillion run --help lists the flags. Every flag --some-name is also PILLION_SOME_NAME in the environment
@@ -44,7 +47,10 @@ Exit codes: 0 done, 1 the sidecar failed, 2 wrong flags or settings; with a COMM
 
 // Main runs one command and returns its exit code.
 func Main(args, environ []string, stdout, stderr io.Writer) int {
-	p := &process{environ: environ, stdout: stdout, stderr: stderr}
+	return (&process{environ: environ, stdin: os.Stdin, stdout: stdout, stderr: stderr}).main(args)
+}
+
+func (p *process) main(args []string) int {
 	err := p.dispatch(args)
 	var usageErr usageError
 	var exit exitError
@@ -54,10 +60,10 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usageErr):
-		fmt.Fprintf(stderr, "pillion: %v\n", err)
+		fmt.Fprintf(p.stderr, "pillion: %v\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "pillion: %v\n", err)
+		fmt.Fprintf(p.stderr, "pillion: %v\n", err)
 		return exitFail
 	}
 }
@@ -65,6 +71,7 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 // process is what a command sees of the outside.
 type process struct {
 	environ        []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
@@ -83,6 +90,8 @@ func (p *process) dispatch(args []string) error {
 		return p.runCommand(args[1:])
 	case "dev":
 		return p.devCommand(args[1:])
+	case "plan":
+		return p.planCommand(args[1:])
 	case "version", "--version":
 		fmt.Fprintf(p.stdout, "pillion %s\n", Version)
 		return nil
@@ -90,7 +99,7 @@ func (p *process) dispatch(args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	default:
-		return usagef("unknown command %q: use run, dev or version", args[0])
+		return usagef("unknown command %q: use run, dev, plan or version", args[0])
 	}
 }
 
