@@ -34,8 +34,8 @@ func TestJoinWithTheSameSubscriptionDoesNothing(t *testing.T) {
 		pass(time.Second)
 		m.Join(orders(4))
 		pass(time.Second)
-		if b.model.rebalances != 1 {
-			t.Errorf("%d rebalances", b.model.rebalances)
+		if b.model.generations() != 1 {
+			t.Errorf("%d rebalances", b.model.generations())
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestHeartbeatsGoOnWhateverHappens(t *testing.T) {
 		if n := b.model.count("Heartbeat") - before; n < 115 || n > 125 {
 			t.Errorf("%d heartbeats in a minute", n)
 		}
-		if m.last(t, "assigned").given.Generation != 1 || b.model.rebalances != 1 {
+		if m.last(t, "assigned").given.Generation != 1 || b.model.generations() != 1 {
 			t.Errorf("the group has moved on: %s", m.string())
 		}
 	})

@@ -43,10 +43,10 @@ func TestAMissedGenerationIsALoss(t *testing.T) {
 		m := b.start()
 		m.Join(orders(4))
 		pass(time.Second)
-		b.model.set(func() { b.model.generation = 7 })
+		b.model.joinAs("member-1")
 		pass(2 * time.Second)
 		m.last(t, "lost")
-		if a := m.last(t, "assigned").given; a.MemberID != "member-1" || a.Generation != 8 {
+		if a := m.last(t, "assigned").given; a.MemberID != "member-1" || a.Generation != 3 {
 			t.Errorf("got %+v", a)
 		}
 	})
@@ -230,8 +230,8 @@ func TestLeaveInterruptsAJoinAndJoinMayFollow(t *testing.T) {
 		if err := first.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(b.model.members) != 0 || len(first.Owned()) != 0 {
-			t.Errorf("still there: %v", b.model.members)
+		if len(b.model.members()) != 0 || len(first.Owned()) != 0 {
+			t.Errorf("still there: %v", b.model.members())
 		}
 		first.Join(orders(4))
 		pass(time.Second)

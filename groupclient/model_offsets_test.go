@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pillion/pillion/internal/groupmodel"
 	"github.com/pillion/pillion/internal/kafka"
 )
 
@@ -31,17 +32,12 @@ func (m *model) offsetFetch(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRespo
 }
 
 func (m *model) offsetCommit(req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
+	a, _ := m.ask(context.Background(), groupmodel.OffsetCommit{
+		Member: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation,
+	})
+	code := a.Code
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var code int16
-	switch {
-	case m.members[req.MemberID] == nil:
-		code = 25
-	case req.Generation != m.generation:
-		code = 22
-	case m.state == "Completing":
-		code = 27
-	}
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	for _, topic := range req.Topics {
 		rt := kmsg.NewOffsetCommitResponseTopic()

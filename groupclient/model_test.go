@@ -1,7 +1,6 @@
 package groupclient
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,50 +10,39 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pillion/pillion/internal/groupmodel"
 	"github.com/pillion/pillion/internal/kafka"
 )
 
-// model is a coordinator in memory for tests on a fake clock: the group states of Kafka, offsets,
-// and topics. It is a client by itself, and can be told to answer anything.
+// model is a Kafka in memory for tests on a fake clock: the group is that of groupmodel, with timers; offsets
+// and topics are here. It is a client by itself, and can be told to answer anything.
 type model struct {
-	mu         sync.Mutex
-	state      string // Empty, Preparing, Completing, Stable
-	generation int32
-	leader     string
-	ids        int
-	members    map[string]*modelMember
-	offsets    map[kafka.TopicPartition]committed
-	topics     map[string]kafka.Topic
-	first      map[string]int64
-	last       map[string]int64
-	node       int32
-	down       error                                // every request fails with it, when set
-	silent     bool                                 // no request is answered
-	noTopics   error                                // metadata fails with it, when set
-	noOffset   string                               // ListOffsets that has an error in place of an offset, with its topic
-	answer     func(req kmsg.Request) kmsg.Response // before the model; nil: not handled
-	accepted   func(tp kafka.TopicPartition, member string, offset int64, metadata string)
-	hang       func(node int32, req kmsg.Request) bool
-	seen       []string // requests, in order of arrival
-	joins      [][]byte // metadata of each JoinGroup
-	rebalances int
-}
-
-type modelMember struct {
-	id       string
-	metadata []byte
-	session  time.Duration
-	limit    time.Duration
-	expiry   *time.Timer
-	joining  chan *kmsg.JoinGroupResponse
-	syncing  chan *kmsg.SyncGroupResponse
-	plan     []byte
+	mu       sync.Mutex
+	group    *groupmodel.Coordinator
+	timer    *time.Timer
+	token    groupmodel.Token
+	waiting  map[groupmodel.Token]chan groupmodel.Answer
+	offsets  map[kafka.TopicPartition]committed
+	topics   map[string]kafka.Topic
+	first    map[string]int64
+	last     map[string]int64
+	node     int32
+	down     error                                // every request fails with it, when set
+	silent   bool                                 // no request is answered
+	noTopics error                                // metadata fails with it, when set
+	noOffset string                               // ListOffsets that has an error in place of an offset, with its topic
+	answer   func(req kmsg.Request) kmsg.Response // before the model; nil: not handled
+	accepted func(tp kafka.TopicPartition, member string, offset int64, metadata string)
+	hang     func(node int32, req kmsg.Request) bool
+	seen     []string // requests, in order of arrival
+	joins    [][]byte // metadata of each JoinGroup with a member id
 }
 
 func newModel() *model {
 	return &model{
-		state: "Empty", members: map[string]*modelMember{}, offsets: map[kafka.TopicPartition]committed{},
-		topics: map[string]kafka.Topic{}, first: map[string]int64{}, last: map[string]int64{}, node: 1,
+		group: groupmodel.New(groupmodel.Config{}), waiting: map[groupmodel.Token]chan groupmodel.Answer{},
+		offsets: map[kafka.TopicPartition]committed{}, topics: map[string]kafka.Topic{},
+		first: map[string]int64{}, last: map[string]int64{}, node: 1,
 	}
 }
 
@@ -145,17 +133,6 @@ func (m *model) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Resp
 		}
 	}
 	switch req := req.(type) {
-	case *kmsg.JoinGroupRequest:
-		return m.join(ctx, req)
-	case *kmsg.SyncGroupRequest:
-		return m.syncGroup(ctx, req)
-	case *kmsg.HeartbeatRequest:
-		resp := kmsg.NewPtrHeartbeatResponse()
-		resp.ErrorCode = m.heartbeat(req)
-		return resp, nil
-	case *kmsg.LeaveGroupRequest:
-		m.remove(req.Members[0].MemberID)
-		return kmsg.NewPtrLeaveGroupResponse(), nil
 	case *kmsg.OffsetFetchRequest:
 		return m.offsetFetch(req), nil
 	case *kmsg.OffsetCommitRequest:
@@ -163,212 +140,121 @@ func (m *model) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Resp
 	case *kmsg.InitProducerIDRequest:
 		return kmsg.NewPtrInitProducerIDResponse(), nil
 	}
-	return nil, errors.New("the model does not know " + what)
+	return m.ofGroup(ctx, req)
 }
 
-func (m *model) join(ctx context.Context, req *kmsg.JoinGroupRequest) (kmsg.Response, error) {
-	m.mu.Lock()
+// ofGroup asks the coordinator.
+func (m *model) ofGroup(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	switch req := req.(type) {
+	case *kmsg.JoinGroupRequest:
+		join := groupmodel.JoinGroup{
+			Member: req.MemberID, Instance: text(req.InstanceID), Metadata: string(req.Protocols[0].Metadata), KnowsSkip: true,
+			Session:   time.Duration(req.SessionTimeoutMillis) * time.Millisecond,
+			Rebalance: time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond,
+		}
+		if req.MemberID != "" {
+			m.set(func() { m.joins = append(m.joins, req.Protocols[0].Metadata) })
+		}
+		a, err := m.ask(ctx, join)
+		return joinResponse(a), err
+	case *kmsg.SyncGroupRequest:
+		sync := groupmodel.SyncGroup{Member: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation, Plan: map[string]string{}}
+		for _, a := range req.GroupAssignment {
+			sync.Plan[a.MemberID] = string(a.MemberAssignment)
+		}
+		a, err := m.ask(ctx, sync)
+		resp := kmsg.NewPtrSyncGroupResponse()
+		resp.ErrorCode, resp.MemberAssignment = a.Code, []byte(a.Plan)
+		return resp, err
+	case *kmsg.HeartbeatRequest:
+		a, err := m.ask(ctx, groupmodel.Heartbeat{Member: req.MemberID, Instance: text(req.InstanceID), Generation: req.Generation})
+		resp := kmsg.NewPtrHeartbeatResponse()
+		resp.ErrorCode = a.Code
+		return resp, err
+	case *kmsg.LeaveGroupRequest:
+		a, err := m.ask(ctx, groupmodel.LeaveGroup{Member: req.Members[0].MemberID, Instance: text(req.Members[0].InstanceID)})
+		resp := kmsg.NewPtrLeaveGroupResponse()
+		member := kmsg.NewLeaveGroupResponseMember()
+		member.MemberID, member.ErrorCode = req.Members[0].MemberID, a.Code
+		resp.Members = append(resp.Members, member)
+		return resp, err
+	}
+	return nil, errors.New("the model does not know " + kmsg.NameForKey(req.Key()))
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func joinResponse(a groupmodel.Answer) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
-	if req.MemberID == "" {
-		m.ids++
-		resp.ErrorCode, resp.MemberID = 79, fmt.Sprintf("member-%d", m.ids)
-		m.members[resp.MemberID] = &modelMember{id: resp.MemberID}
-		m.mu.Unlock()
-		return resp, nil
-	}
-	member := m.members[req.MemberID]
-	if member == nil {
-		m.mu.Unlock()
-		resp.ErrorCode = 25
-		return resp, nil
-	}
-	metadata := req.Protocols[0].Metadata
-	m.joins = append(m.joins, metadata)
-	same := bytes.Equal(member.metadata, metadata)
-	member.metadata = metadata
-	member.session = time.Duration(req.SessionTimeoutMillis) * time.Millisecond
-	member.limit = time.Duration(req.RebalanceTimeoutMillis) * time.Millisecond
-	m.touch(member)
-	if m.state == "Stable" && same && member.id != m.leader {
-		defer m.mu.Unlock()
-		return m.joined(member), nil
-	}
-	if m.state != "Preparing" {
-		m.prepare()
-	}
-	waiting := make(chan *kmsg.JoinGroupResponse, 1)
-	member.joining = waiting
-	m.complete(false)
-	m.mu.Unlock()
-	select {
-	case resp := <-waiting:
-		return resp, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// prepare begins a rebalance. Needs m.mu, as all below that are not handlers.
-func (m *model) prepare() {
-	m.state = "Preparing"
-	m.rebalances++
-	var limit time.Duration
-	for _, member := range m.members {
-		limit = max(limit, member.limit)
-		if member.syncing != nil {
-			resp := kmsg.NewPtrSyncGroupResponse()
-			resp.ErrorCode = 27
-			member.syncing <- resp
-			member.syncing = nil
+	resp.ErrorCode, resp.MemberID, resp.LeaderID = a.Code, a.Member, a.Leader
+	resp.Generation, resp.SkipAssignment = a.Generation, a.Skip
+	for _, member := range a.Members {
+		rm := kmsg.NewJoinGroupResponseMember()
+		rm.MemberID, rm.ProtocolMetadata = member.ID, []byte(member.Metadata)
+		if member.Instance != "" {
+			rm.InstanceID = &member.Instance
 		}
-	}
-	generation := m.generation
-	time.AfterFunc(limit, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.state == "Preparing" && m.generation == generation {
-			m.complete(true)
-		}
-	})
-}
-
-// complete ends the joining when all are there, or drops those who are not.
-func (m *model) complete(drop bool) {
-	for id, member := range m.members {
-		switch {
-		case member.joining != nil || member.metadata == nil: // joined, or only given an id
-		case drop:
-			delete(m.members, id)
-		default:
-			return
-		}
-	}
-	m.generation++
-	m.state = "Completing"
-	if member := m.members[m.leader]; member == nil || member.joining == nil {
-		m.leader = ""
-		for id, member := range m.members {
-			if member.joining != nil && (m.leader == "" || id < m.leader) {
-				m.leader = id
-			}
-		}
-	}
-	for _, member := range m.members {
-		if member.joining != nil {
-			member.joining <- m.joined(member)
-			member.joining = nil
-			m.touch(member)
-		}
-	}
-	if m.leader == "" {
-		m.state = "Empty"
-	}
-}
-
-func (m *model) joined(member *modelMember) *kmsg.JoinGroupResponse {
-	resp := kmsg.NewPtrJoinGroupResponse()
-	resp.Generation, resp.LeaderID, resp.MemberID = m.generation, m.leader, member.id
-	if member.id == m.leader {
-		for _, other := range m.members {
-			if other.metadata != nil {
-				rm := kmsg.NewJoinGroupResponseMember()
-				rm.MemberID, rm.ProtocolMetadata = other.id, other.metadata
-				resp.Members = append(resp.Members, rm)
-			}
-		}
+		resp.Members = append(resp.Members, rm)
 	}
 	return resp
 }
 
-func (m *model) syncGroup(ctx context.Context, req *kmsg.SyncGroupRequest) (kmsg.Response, error) {
+// ask waits for the coordinator's answer.
+func (m *model) ask(ctx context.Context, req groupmodel.Request) (groupmodel.Answer, error) {
+	answered := make(chan groupmodel.Answer, 1)
 	m.mu.Lock()
-	resp := kmsg.NewPtrSyncGroupResponse()
-	member := m.members[req.MemberID]
-	switch {
-	case member == nil:
-		resp.ErrorCode = 25
-	case m.state == "Preparing":
-		resp.ErrorCode = 27
-	case req.Generation != m.generation:
-		resp.ErrorCode = 22
-	}
-	if resp.ErrorCode != 0 {
-		m.mu.Unlock()
-		return resp, nil
-	}
-	waiting := make(chan *kmsg.SyncGroupResponse, 1)
-	member.syncing = waiting
-	if req.MemberID == m.leader && m.state == "Completing" {
-		for _, a := range req.GroupAssignment {
-			m.members[a.MemberID].plan = a.MemberAssignment
-		}
-		m.state = "Stable"
-	}
-	if m.state == "Stable" {
-		for _, other := range m.members {
-			if other.syncing != nil {
-				resp := kmsg.NewPtrSyncGroupResponse()
-				resp.MemberAssignment = other.plan
-				other.syncing <- resp
-				other.syncing = nil
-				m.touch(other)
-			}
-		}
-	}
+	m.token++
+	m.waiting[m.token] = answered
+	m.hear(m.group.Ask(time.Now(), m.token, req))
 	m.mu.Unlock()
 	select {
-	case resp := <-waiting:
-		return resp, nil
+	case a := <-answered:
+		return a, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return groupmodel.Answer{}, ctx.Err()
 	}
 }
 
-func (m *model) heartbeat(req *kmsg.HeartbeatRequest) int16 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	member := m.members[req.MemberID]
-	if member == nil {
-		return 25
-	}
-	if req.Generation != m.generation {
-		return 22
-	}
-	m.touch(member)
-	if m.state == "Preparing" {
-		return 27
-	}
-	return 0
-}
-
-func (m *model) touch(member *modelMember) {
-	if member.expiry != nil {
-		member.expiry.Stop()
-	}
-	member.expiry = time.AfterFunc(member.session, func() {
-		m.mu.Lock()
-		waits := member.joining != nil || member.syncing != nil
-		m.mu.Unlock()
-		if !waits {
-			m.remove(member.id)
+// hear hands out answers, and looks at the clock again when the coordinator wants to. Needs m.mu.
+func (m *model) hear(answers []groupmodel.Answer) {
+	for _, a := range answers {
+		if waiting := m.waiting[a.To]; waiting != nil {
+			waiting <- a
+			delete(m.waiting, a.To)
 		}
-	})
+	}
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	if at := m.group.Deadline(); !at.IsZero() {
+		m.timer = time.AfterFunc(time.Until(at), func() { m.set(func() { m.hear(m.group.Tick(time.Now())) }) })
+	}
 }
 
+// remove is the end of a member's session, or what an administrator does.
 func (m *model) remove(id string) {
+	_, _ = m.ask(context.Background(), groupmodel.LeaveGroup{Member: id})
+}
+
+// joinAs makes a generation of which the member with this id does not know.
+func (m *model) joinAs(id string) {
+	_, _ = m.ask(context.Background(), groupmodel.JoinGroup{Member: id, Metadata: "of somebody else", Session: 10 * time.Second, Rebalance: 10 * time.Second})
+}
+
+// generations made so far.
+func (m *model) generations() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	member := m.members[id]
-	if member == nil {
-		return
-	}
-	if member.expiry != nil {
-		member.expiry.Stop()
-	}
-	delete(m.members, id)
-	if m.state == "Preparing" {
-		m.complete(false)
-	} else if m.prepare(); len(m.members) == 0 {
-		m.state = "Empty"
-	}
+	return int(m.group.Generation())
+}
+
+func (m *model) members() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.group.Members()
 }

@@ -52,7 +52,7 @@ func (l *ledger) accept(m *model, tp kafka.TopicPartition, member string, offset
 		}
 	default:
 		l.moves++
-		if !was.released && m.members[was.member] != nil {
+		if !was.released && m.group.Has(was.member) {
 			l.errs = append(l.errs, fmt.Sprintf("%s: %s took over from %s, which is alive and has not released it", tp, member, was.member))
 		}
 		if offset != was.offset {
