@@ -30,6 +30,7 @@ type groupPort struct {
 	log      hclog.Logger
 	post     func(session.Event)
 	metrics  *ops.Metrics
+	locator  *locator                          // hears of the group's changes
 	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
 	copies   func() []groupclient.Copy         // what the worker keeps without being its active; nil: nothing
 
@@ -112,7 +113,7 @@ func (p *groupPort) newMember(group string) (*groupclient.Group, error) {
 		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
 		Guarantee: s.ProcessingGuarantee, Replicas: replicas, Copies: p.copies,
 		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
-	}, groupEvents{p.post})
+	}, seen{groupEvents{p.post}, p.locator})
 }
 
 func (p *groupPort) group() *groupclient.Group {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pillion/pillion/bridge"
 	"github.com/pillion/pillion/feed"
+	"github.com/pillion/pillion/groupclient"
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/internal/kafka"
 	"github.com/pillion/pillion/internal/ops"
@@ -26,6 +27,7 @@ type sidecar struct {
 	client   *kafka.Client
 	runner   *session.Runner
 	group    *groupPort
+	locator  *locator
 	bridge   *bridge.Server
 	fetcher  *fetch.Fetcher
 	restore  *restore.Manager
@@ -100,7 +102,10 @@ func (c *sidecar) sessionConfig(listener *bridge.Config) session.Config {
 
 func (c *sidecar) makeDataPath() (err error) {
 	post := c.runner.Post
-	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics}
+	c.locator = newLocator(func(ctx context.Context, group string) (groupclient.View, error) {
+		return groupclient.Describe(ctx, c.client, group)
+	})
+	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics, locator: c.locator}
 	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, Logger: c.log.Named("fetch")}); err != nil {
 		return err
 	}
@@ -142,7 +147,7 @@ func (c *sidecar) Run(ctx context.Context) error {
 		defer cancel()
 		return stopped(c.runner.Run(ctx, session.Ports{
 			Group: c.group, Restorer: restorePort{c.restore}, Feeder: feedPort{c.feed},
-			Producer: producePort{producer: c.producer, now: time.Now, metrics: c.metrics},
+			Producer: producePort{producer: c.producer, now: time.Now, metrics: c.metrics}, Locator: c.locator,
 		}))
 	})
 	return parts.Wait()

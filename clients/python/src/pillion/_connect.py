@@ -36,8 +36,9 @@ def connect(
 
     sets and globals say what is read and which tables are kept, outputs which other topics commits
     may write to. group is the consumer group, unless the sidecar's group_id overrules it. name is
-    how the sidecar's log calls this program. replicas (standby copies of each task) and advertise
-    (an address that other workers are told) are for later versions of the sidecar.
+    how the sidecar's log calls this program. replicas is how many standby copies each task shall
+    have, unless the sidecar's num_standby_replicas overrules it. advertise is the address that
+    others get who ask where a key is (see Connection.locate); the sidecar does not look at it.
 
     window is how many bytes the sidecar may send ahead, for the connection and for each stream;
     max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
