@@ -51,7 +51,7 @@ func (j *job) feed(from int) *feeder {
 	f := &feeder{j: j, stop: stop}
 	f.done.Go(func() {
 		defer cl.Close()
-		tick := time.NewTicker(10 * time.Millisecond)
+		tick := time.NewTicker(j.pause)
 		defer tick.Stop()
 		for n := from; ctx.Err() == nil; {
 			for range 20 {

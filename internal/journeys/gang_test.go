@@ -25,6 +25,7 @@ type gang struct {
 	pairs   map[string]*sidecar // by name; the latest of that name
 	workers map[string]*process // who speaks for the worker: the sidecar that started it, or itself
 	before  []*process          // those of earlier lives
+	lives   []*sidecar          // all that ever were
 	dirs    map[string]string   // the workers' directories
 }
 
@@ -76,6 +77,7 @@ func (g *gang) add(name string, s *sidecar, worker *process) {
 	}
 	s.name = "sidecar " + name
 	g.pairs[name], g.workers[name] = s, worker
+	g.lives = append(g.lives, s)
 }
 
 // settled waits until these pairs have every task, each with its copies, and all that is assigned is in
@@ -139,12 +141,13 @@ func (e entry) at() time.Time {
 func (g *gang) order() {
 	g.t.Helper()
 	for p := range int64(g.partitions) {
-		next := int64(0)
+		next := map[string]int64{} // by topic; "" in a job of one source
 		for _, c := range g.commits(p) {
-			if c.num("base") < next {
-				g.t.Errorf("partition %d: a commit of [%d, %d) was accepted after one up to %d", p, c.num("base"), c.num("next"), next)
+			topic := c.str("topic")
+			if c.num("base") < next[topic] {
+				g.t.Errorf("partition %d: a commit of [%d, %d) was accepted after one up to %d", p, c.num("base"), c.num("next"), next[topic])
 			}
-			next = c.num("next")
+			next[topic] = c.num("next")
 		}
 	}
 }
@@ -153,23 +156,25 @@ func (g *gang) order() {
 // was answered or ran out of time.
 func (g *gang) oneActive() {
 	g.t.Helper()
-	ran := map[string]string{}
-	for name, s := range g.pairs {
-		for _, e := range s.since(0, func(e entry) bool { return e.is("task running") }) {
-			key := fmt.Sprintf("%s in generation %d", e.str("task"), e.num("generation"))
-			if e.num("generation") == 0 {
-				g.t.Fatalf("a sidecar does not say in which generation a task runs: %s", e.text)
+	ran := map[string]*sidecar{}
+	for _, s := range g.lives {
+		generation := int64(0)
+		for _, e := range s.since(0, func(e entry) bool { return e.is("task running") || e.is("assigned") && e.fields["generation"] != nil }) {
+			if e.is("assigned") {
+				generation = e.num("generation")
+				continue
 			}
-			if other, ok := ran[key]; ok && other != name {
-				g.t.Errorf("%s ran at %s and at %s", key, other, name)
+			key := fmt.Sprintf("%s in generation %d", e.str("task"), generation)
+			if other, ok := ran[key]; ok && other != s {
+				g.t.Errorf("%s ran at %s and at %s", key, other.name, s.name)
 			}
-			ran[key] = name
+			ran[key] = s
 		}
-		g.revokesEnd(name, s)
+		g.revokesEnd(s)
 	}
 }
 
-func (g *gang) revokesEnd(name string, s *sidecar) {
+func (g *gang) revokesEnd(s *sidecar) {
 	g.t.Helper()
 	open := map[string]int{}
 	for _, e := range s.since(0, func(entry) bool { return true }) {
@@ -180,8 +185,8 @@ func (g *gang) revokesEnd(name string, s *sidecar) {
 			delete(open, e.str("task"))
 		}
 	}
-	if len(open) > 0 && s.ended != nil && s.cmd.ProcessState != nil && s.cmd.ProcessState.Success() {
-		g.t.Errorf("%s was asked for %v and never let go", name, open)
+	if len(open) > 0 && s.exit() == 0 {
+		g.t.Errorf("%s was asked for %v and never let go", s.name, open)
 	}
 }
 
@@ -189,22 +194,26 @@ func (g *gang) revokesEnd(name string, s *sidecar) {
 // store's own checkpoint. The workers have ended, by whatever means.
 func (g *gang) copies() {
 	g.t.Helper()
-	log := map[int32][]kafkatest.Record{}
-	for _, r := range kafkatest.ReadAll(g.t, g.addrs, g.changelog(), true) {
-		log[r.Partition] = append(log[r.Partition], r)
-	}
+	logs := map[string]map[int32][]kafkatest.Record{} // by table
 	stores, whole := 0, 0
 	for name, dir := range g.dirs {
 		for _, s := range g.stores(dir) {
+			if logs[s.table] == nil {
+				logs[s.table] = map[int32][]kafkatest.Record{}
+				for _, r := range kafkatest.ReadAll(g.t, g.addrs, g.changelogOf(s.table), true) {
+					logs[s.table][r.Partition] = append(logs[s.table][r.Partition], r)
+				}
+			}
+			log := logs[s.table][s.partition]
 			at, want := s.next(g.t), map[string]int{}
-			for _, r := range log[s.partition] {
+			for _, r := range log {
 				if r.Offset < at {
 					want[string(r.Key)] = number(g.t, r)
 				}
 			}
-			compare(g.t, fmt.Sprintf("store of partition %d at %s, complete up to %d", s.partition, name, at), s.rows, want)
+			compare(g.t, fmt.Sprintf("store of %s, partition %d at %s, complete up to %d", s.table, s.partition, name, at), s.rows, want)
 			stores++
-			if n := len(log[s.partition]); n == 0 || at > log[s.partition][n-1].Offset {
+			if n := len(log); n == 0 || at > log[n-1].Offset {
 				whole++
 			}
 		}
@@ -217,9 +226,9 @@ func (g *gang) copies() {
 
 // store is one SQLite file of a worker.
 type store struct {
-	path, checkpoint string
-	partition        int32
-	rows             map[string]int
+	path, table, checkpoint string
+	partition               int32
+	rows                    map[string]int
 }
 
 // next is the offset that the store is complete up to.
@@ -238,7 +247,7 @@ func (s store) next(t *testing.T) int64 {
 	return c.Next
 }
 
-// stores reads the worker's files of the table.
+// stores reads the worker's files of all tables.
 func (g *gang) stores(dir string) (list []store) {
 	g.t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, "tables")); err != nil {
@@ -250,7 +259,9 @@ func (g *gang) stores(dir string) (list []store) {
 	}
 	for _, e := range dump.since(0, func(entry) bool { return true }) {
 		if e.is("file") {
-			list = append(list, store{path: e.str("path"), checkpoint: e.str("checkpoint"), partition: int32(e.num("partition")), rows: map[string]int{}})
+			list = append(list, store{
+				path: e.str("path"), table: e.str("table"), checkpoint: e.str("checkpoint"), partition: int32(e.num("partition")), rows: map[string]int{},
+			})
 		} else if e.is("row") {
 			n, err := strconv.Atoi(strings.TrimSpace(e.str("value")))
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pillion/pillion/internal/kafkatest"
 )
@@ -24,15 +25,20 @@ type job struct {
 	group      string
 	in, out    string
 	partitions int32
-	keys       int // of each partition
-	pad        int // bytes of a row of the table, at least
-	window     int // credit of the worker; little, so that a worker that is behind gets larger batches
+	keys       int           // of each partition
+	pad        int           // bytes of a row of the table, at least
+	pause      time.Duration // between the few inputs that feed produces at a time
+	window     int           // credit of the worker; little, so that a worker that is behind gets larger batches
 	place      place
-	state      string // the worker's directory
+	state      string   // the worker's directory
+	program    string   // the worker, in testdata
+	declares   []string // more of its environment
 }
 
 // changelog is the topic behind the job's table.
-func (j *job) changelog() string { return j.group + "-counts-changelog" }
+func (j *job) changelog() string { return j.changelogOf("counts") }
+
+func (j *job) changelogOf(table string) string { return j.group + "-" + table + "-changelog" }
 
 // newJob creates the topics. Every key belongs to one partition.
 func newJob(t *testing.T, addrs []string, partitions int32) *job {
@@ -40,7 +46,7 @@ func newJob(t *testing.T, addrs []string, partitions int32) *job {
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()) + "-" + strconv.FormatUint(rand.Uint64(), 36)[:5]
 	j := &job{
 		t: t, addrs: addrs, group: name, in: name + "-in", out: name + "-out",
-		partitions: partitions, keys: 20, window: 16 << 10, place: newPlace(t), state: t.TempDir(),
+		partitions: partitions, keys: 20, pause: 10 * time.Millisecond, window: 16 << 10, place: newPlace(t), state: t.TempDir(), program: "counts.py",
 	}
 	kafkatest.CreateTopic(t, addrs, j.in, partitions, nil)
 	kafkatest.CreateTopic(t, addrs, j.out, partitions, nil)
@@ -57,21 +63,21 @@ func (j *job) sidecar(flags ...string) *sidecar {
 func (j *job) pair(flags ...string) *sidecar {
 	j.t.Helper()
 	flags = append([]string{"--group-id", j.group}, flags...)
-	return j.place.run(j.t, j.addrs, j.env(), append(flags, "--", python(j.t), script("counts.py"))...)
+	return j.place.run(j.t, j.addrs, j.env(), append(flags, "--", python(j.t), script(j.program))...)
 }
 
 // worker starts the job's worker beside a sidecar.
 func (j *job) worker(s *sidecar, env ...string) *process {
 	j.t.Helper()
 	env = append(j.env(), append([]string{"PILLION_URL=" + s.url, "PILLION_TOKEN_FILE=" + s.token}, env...)...)
-	return start(j.t, "worker", env, python(j.t), script("counts.py"))
+	return start(j.t, "worker", env, python(j.t), script(j.program))
 }
 
 func (j *job) env() []string {
-	return []string{
+	return append([]string{
 		"JOB_IN=" + j.in, "JOB_OUT=" + j.out, "JOB_STATE=" + j.state,
 		"JOB_PAD=" + strconv.Itoa(j.pad), "JOB_WINDOW=" + strconv.Itoa(j.window),
-	}
+	}, j.declares...)
 }
 
 func script(name string) string {

@@ -86,7 +86,7 @@ func start(t *testing.T, name string, env []string, command ...string) *process 
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() || os.Getenv("JOURNEYS_LOG") != "" {
-			t.Logf("%s said\n%s", name, p.tail(150))
+			t.Logf("%s said\n%s", p.name, p.tail(150))
 		}
 	})
 	return p
