@@ -47,7 +47,7 @@ func (g *Group) beat(ctx context.Context) {
 		return
 	}
 	g.failures = 0
-	g.confirm(asked)
+	g.stay(asked)
 }
 
 func (g *Group) suspected() bool {

@@ -48,7 +48,18 @@ type moment struct{ at time.Time }
 func (m moment) fresh(within time.Duration) bool {
 	now := time.Now()
 	wall := now.Round(0).Sub(m.at.Round(0))
-	return now.Sub(m.at) < within && wall >= 0 && wall < within
+	return !m.at.IsZero() && now.Sub(m.at) < within && wall >= 0 && wall < within
+}
+
+// stay notes that a heartbeat of this time was answered 0. A coordinator that is loading answers so without
+// looking, but it also takes nobody's membership away: only where the answers before were lately too does it
+// tell anything.
+func (g *Group) stay(asked time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.confirmed.fresh(g.cfg.SessionTimeout/2) && asked.After(g.confirmed.at) {
+		g.confirmed.at = asked
+	}
 }
 
 // confirm notes that a request of this time was answered to a member of the present generation.

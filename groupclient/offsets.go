@@ -93,24 +93,34 @@ func (g *Group) commitOffsets(ctx context.Context, id identity, t Task, next map
 	if err != nil {
 		return 0, err
 	}
-	return worst(answer.(*kmsg.OffsetCommitResponse)), nil
+	return worst(req, answer.(*kmsg.OffsetCommitResponse))
 }
 
 // worst is the code that decides: one that ends the membership before one that refuses, before one
 // that asks to repeat. Repeating the whole commit is harmless.
-func worst(resp *kmsg.OffsetCommitResponse) int16 {
+// INVARIANT: a partition that the answer leaves out is not committed; the commit is repeated.
+func worst(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (int16, error) {
 	weight := func(code int16) int {
 		return slices.Index([]rule{ruleOK, ruleRetry, ruleFindCoordinator, ruleRebalancing, ruleFatal, ruleLost}, ruleOf(code, onOffsets))
 	}
+	answered := map[kafka.TopicPartition]bool{}
 	var code int16
 	for _, topic := range resp.Topics {
 		for _, p := range topic.Partitions {
+			answered[kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}] = true
 			if weight(p.ErrorCode) > weight(code) {
 				code = p.ErrorCode
 			}
 		}
 	}
-	return code
+	for _, topic := range req.Topics {
+		for _, p := range topic.Partitions {
+			if tp := (kafka.TopicPartition{Topic: topic.Topic, Partition: p.Partition}); code == 0 && !answered[tp] {
+				return 0, fmt.Errorf("%w: the answer does not say whether the position of %s was committed", errAgain, tp)
+			}
+		}
+	}
+	return code, nil
 }
 
 // repeat makes a request until it is answered for good or ctx ends. Each try may take a while, so

@@ -128,7 +128,8 @@ func (g *Group) readClaims(ctx context.Context, id identity, t Task, set Prepare
 }
 
 // checkGeneration asks whether our generation is still the newest: 0, or 27 when a next one is only
-// being built.
+// being built. A coordinator that is loading answers 0 to any heartbeat without looking. So a SyncGroup
+// has to confirm it: that one is told 14 then, and once more our share in a stable generation of ours.
 func (g *Group) checkGeneration(ctx context.Context, id identity) error {
 	var answered int16
 	err := g.step(ctx, id, func(ctx context.Context) (int16, error) {
@@ -136,7 +137,12 @@ func (g *Group) checkGeneration(ctx context.Context, id identity) error {
 		if err != nil {
 			return 0, err
 		}
-		answered = answer.(*kmsg.HeartbeatResponse).ErrorCode
+		if answered = answer.(*kmsg.HeartbeatResponse).ErrorCode; answered == 0 {
+			if answer, err = g.client.ToGroup(ctx, g.cfg.Group, g.syncRequest(id)); err != nil {
+				return 0, err
+			}
+			answered = answer.(*kmsg.SyncGroupResponse).ErrorCode
+		}
 		if answered == 27 {
 			return 0, nil
 		}
@@ -148,6 +154,18 @@ func (g *Group) checkGeneration(ctx context.Context, id identity) error {
 		return fmt.Errorf("%w: %w", ErrLost, codeError(answered, onHeartbeat, g.cfg.Group))
 	}
 	return err
+}
+
+// syncRequest asks for our share of a generation.
+func (g *Group) syncRequest(id identity) *kmsg.SyncGroupRequest {
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Group = g.cfg.Group
+	req.Generation = id.generation
+	req.MemberID = id.member
+	req.InstanceID = g.instance()
+	req.ProtocolType = kmsg.StringPtr(protocolType)
+	req.Protocol = kmsg.StringPtr(protocolName)
+	return req
 }
 
 // movedOn tells that our own loop has gone on to another generation, or is about to.
@@ -167,7 +185,7 @@ func (g *Group) fence(ctx context.Context, id identity, claims map[string]claim)
 		}
 	}
 	for _, transactional := range slices.Sorted(maps.Keys(ids)) {
-		if err := g.fenceOne(ctx, transactional); err != nil {
+		if err := g.fenceOne(ctx, id, transactional); err != nil {
 			return err
 		}
 	}
@@ -177,12 +195,17 @@ func (g *Group) fence(ctx context.Context, id identity, claims map[string]claim)
 // TransactionalID is that of one incarnation of a member; it is never used by another.
 func TransactionalID(group, incarnation string) string { return group + "-" + incarnation }
 
-func (g *Group) fenceOne(ctx context.Context, transactional string) error {
+// fenceOne repeats until the former owner's transactions are ended, or our membership is over: then the
+// transactional id may be that of a new owner's next life.
+func (g *Group) fenceOne(ctx context.Context, id identity, transactional string) error {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID = &transactional
 	req.TransactionTimeoutMillis = 10_000
 	req.ProducerID, req.ProducerEpoch = -1, -1
 	for attempt := 0; ; attempt++ {
+		if g.current().incarnation != id.incarnation {
+			return ErrLost
+		}
 		limited, cancel := context.WithTimeout(ctx, offsetsLimit)
 		answer, err := g.client.ToTransaction(limited, transactional, req)
 		cancel()

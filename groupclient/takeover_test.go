@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -48,9 +50,9 @@ func TestTheOrderOfATakeOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"OffsetFetch", "Heartbeat", "InitProducerID", "OffsetFetch stable", "Metadata", "ListOffsets", "ListOffsets", "OffsetCommit", "ListOffsets latest"}
+		want := []string{"OffsetFetch", "Heartbeat", "SyncGroup", "InitProducerID", "OffsetFetch stable", "Metadata", "ListOffsets", "ListOffsets", "OffsetCommit", "ListOffsets latest"}
 		for i := range seen {
-			if i == 5 || i == 6 {
+			if i == 6 || i == 7 {
 				seen[i] = "ListOffsets" // earliest and latest, in any order
 			}
 		}
@@ -409,6 +411,152 @@ func TestHandOver(t *testing.T) {
 		}
 		if len(second.last(t, "assigned").given.Active) != 2 {
 			t.Errorf("got %s", second.string())
+		}
+	})
+}
+
+// A coordinator that is loading answers 0 to any heartbeat. INVARIANT: nobody is fenced on its word.
+func TestALoadingCoordinatorIsNotBelieved(t *testing.T) {
+	for name, member := range map[string]bool{"a member": true, "not a member any more": false} {
+		t.Run(name, func(t *testing.T) {
+			onFakeClock(t, func(t *testing.T, b *bench) {
+				m := b.joined()
+				former := claim{Incarnation: "former", Guarantee: ExactlyOnce, Sources: map[string]string{}, Tables: map[string]string{}}
+				text, _ := former.encode()
+				b.model.offsets[tp("orders", 0)] = committed{0, text}
+				loading := 3
+				b.model.set(func() {
+					b.model.answer = func(req kmsg.Request) kmsg.Response {
+						switch req := req.(type) {
+						case *kmsg.HeartbeatRequest:
+							return kmsg.NewPtrHeartbeatResponse() // to anybody
+						case *kmsg.SyncGroupRequest:
+							resp := kmsg.NewPtrSyncGroupResponse()
+							if loading > 0 {
+								loading--
+								resp.ErrorCode = 14
+							} else if !member {
+								resp.ErrorCode = 25
+							} else {
+								return nil
+							}
+							return resp
+						case *kmsg.InitProducerIDRequest:
+							if loading > 0 || !member {
+								t.Errorf("fenced %q", *req.TransactionalID)
+							}
+						}
+						return nil
+					}
+				})
+				_, err := m.TakeOver(t.Context(), Task{"orders", 0})
+				if member && err != nil || !member && !errors.Is(err, ErrLost) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Heartbeats of a member that was stopped for long do not confirm it: a coordinator that is loading might
+// have answered them.
+func TestAHeartbeatAfterALongGapConfirmsNothing(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 0}); err != nil {
+			t.Fatal(err)
+		}
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				switch req.(type) {
+				case *kmsg.HeartbeatRequest:
+					return kmsg.NewPtrHeartbeatResponse()
+				case *kmsg.SyncGroupRequest:
+					resp := kmsg.NewPtrSyncGroupResponse()
+					resp.ErrorCode = 25
+					return resp
+				}
+				return nil
+			}
+		})
+		pass(2 * time.Second)
+		if err := m.Confirm(t.Context(), Task{"orders", 0}); err != nil {
+			t.Errorf("a member whose heartbeats never paused is not believed: %v", err)
+		}
+		m.Group.mu.Lock()
+		m.confirmed = moment{time.Now().Add(-time.Minute)}
+		m.Group.mu.Unlock()
+		pass(2 * time.Second)
+		if err := m.Confirm(t.Context(), Task{"orders", 0}); !errors.Is(err, ErrLost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A take-over that waits for a former owner's transaction ends with its membership.
+func TestFencingEndsWithTheMembership(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		former := claim{Incarnation: "former", Guarantee: ExactlyOnce, Sources: map[string]string{}, Tables: map[string]string{}}
+		text, _ := former.encode()
+		b.model.offsets[tp("orders", 0)] = committed{0, text}
+		var lost atomic.Bool
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				switch req.(type) {
+				case *kmsg.InitProducerIDRequest:
+					if lost.Load() {
+						t.Error("fenced after the loss")
+					}
+					resp := kmsg.NewPtrInitProducerIDResponse()
+					resp.ErrorCode = 51
+					return resp
+				case *kmsg.HeartbeatRequest:
+					if lost.Load() {
+						resp := kmsg.NewPtrHeartbeatResponse()
+						resp.ErrorCode = 25
+						return resp
+					}
+				}
+				return nil
+			}
+		})
+		done := make(chan error, 1)
+		go func() { _, err := m.TakeOver(t.Context(), Task{"orders", 0}); done <- err }()
+		pass(2 * time.Second)
+		m.Group.mu.Lock()
+		m.identity.incarnation = "another life" // what a loss does
+		m.Group.mu.Unlock()
+		synctest.Wait()
+		lost.Store(true)
+		if err := <-done; !errors.Is(err, ErrLost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// INVARIANT: a partition that the answer leaves out is not committed.
+func TestAnAnswerThatLeavesAPartitionOut(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		m := b.joined()
+		if _, err := m.TakeOver(t.Context(), Task{"orders", 1}); err != nil {
+			t.Fatal(err)
+		}
+		left := 2
+		b.model.set(func() {
+			b.model.answer = func(req kmsg.Request) kmsg.Response {
+				if _, ok := req.(*kmsg.OffsetCommitRequest); !ok || left == 0 {
+					return nil
+				}
+				left--
+				return kmsg.NewPtrOffsetCommitResponse()
+			}
+		})
+		if err := m.Commit(t.Context(), Task{"orders", 1}, map[string]int64{"orders": 5}); err != nil || left != 0 {
+			t.Errorf("%v, %d left", err, left)
+		}
+		if got := b.model.offsets[tp("orders", 1)].offset; got != 5 {
+			t.Errorf("committed %d", got)
 		}
 	})
 }
