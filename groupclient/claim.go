@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -117,6 +118,33 @@ func parseClaim(text string) (c claim, ok bool, err error) {
 		return claim{}, false, err
 	}
 	return c, true, nil
+}
+
+// standing are the claims of a task that nobody has replaced: a claim that another one replaced at one of
+// its sources tells of an earlier time, and stands yet at a source that the new owner does not declare.
+// By source; where none stands (a commit that came through in parts), all count.
+func standing(claims map[string]claim) map[string]claim {
+	stand := map[string]claim{}
+	for source, c := range claims {
+		replaced := false
+		for other, o := range claims {
+			if _, ok := named(c.Sources, other); ok && !c.same(o) {
+				replaced = true
+			}
+		}
+		if !replaced {
+			stand[source] = c
+		}
+	}
+	if len(stand) == 0 {
+		return claims
+	}
+	return stand
+}
+
+// same tells that two claims were written together, or one after the other by the same owner.
+func (c claim) same(o claim) bool {
+	return c.Incarnation == o.Incarnation && maps.Equal(c.Sources, o.Sources) && maps.Equal(c.Tables, o.Tables)
 }
 
 func parseTopics(field, prefix string) (map[string]string, error) {

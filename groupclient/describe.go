@@ -136,7 +136,7 @@ func viewMember(m kmsg.DescribeGroupsResponseGroupMember) ViewMember {
 		if err != nil {
 			out.Unreadable = fmt.Sprintf("what it says of itself cannot be read: %v", err)
 		}
-		out.Address, out.Rack, out.NoStandby, out.Generation = s.Address, s.Rack, s.NoStandby, s.Generation
+		out.Address, out.Rack, out.NoStandby, out.Draining, out.Generation = s.Address, s.Rack, s.NoStandby, s.Draining, s.Generation
 		out.Sets, out.Globals, out.Owned, out.Copies = s.Sets, s.Globals, s.Owned, s.Copies
 		if err != nil {
 			out.Generation = -1

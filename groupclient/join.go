@@ -32,6 +32,10 @@ func (g *Group) join(ctx context.Context) {
 			g.phase = resting
 			return
 		}
+		if err := g.fitsAlone(ctx, len(request.Protocols[0].Metadata)); err != nil {
+			g.refuse(err)
+			return
+		}
 		g.request = request
 	}
 	waiting := fmt.Sprintf("group %q is rebalancing: waiting for its other members (one that died is waited for until its session of up to %s ends)",
@@ -80,21 +84,12 @@ func (g *Group) takeID(member string) {
 // sync is the SyncGroup of a generation; the leader plans before.
 func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 	leader := joined.LeaderID == joined.MemberID && !joined.SkipAssignment
-	req := kmsg.NewPtrSyncGroupRequest()
-	req.Group = g.cfg.Group
-	req.Generation = joined.Generation
-	req.MemberID = joined.MemberID
-	req.InstanceID = g.instance()
-	req.ProtocolType = kmsg.StringPtr(protocolType)
-	req.Protocol = kmsg.StringPtr(protocolName)
+	req := g.syncRequest(identity{member: joined.MemberID, generation: joined.Generation})
 	var warnings []string
 	if leader && len(joined.Members) > 0 {
 		var err error
 		if req.GroupAssignment, warnings, err = g.plan(ctx, joined); err != nil {
-			g.log.Error("no plan for this generation", "generation", joined.Generation, "error", err)
-			g.tell(codeRebalance, fmt.Sprintf("group %q has no plan yet: %v; trying again", g.cfg.Group, err))
-			g.request = nil
-			g.again(ctx)
+			g.unplanned(ctx, joined.Generation, err)
 			return
 		}
 	}
@@ -115,6 +110,20 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 	}
 	g.confirm(asked)
 	g.settle(ctx, joined, resp.MemberAssignment, leader, warnings)
+}
+
+// unplanned is a generation that the leader gives no plan: it joins again, and with it the others.
+func (g *Group) unplanned(ctx context.Context, generation int32, err error) {
+	g.log.Debug("no plan for this generation", "generation", generation, "error", err)
+	g.request = nil
+	var large *tooLargeError
+	if errors.As(err, &large) {
+		g.tell(codeKafkaRefused, large.Error()+"; trying again")
+		g.waitOut(ctx, min(tooLargePause, g.cfg.SessionTimeout/2))
+		return
+	}
+	g.tell(codeRebalance, fmt.Sprintf("group %q has no plan yet: %v; trying again", g.cfg.Group, err))
+	g.again(ctx)
 }
 
 // obey does what the table says about a code of JoinGroup, SyncGroup or Heartbeat.

@@ -120,10 +120,10 @@ func (c Config) checkState(t Task, set PreparedSet, f found) error {
 	return nil
 }
 
-// tableClaim is the short id by which a claim of the task names a changelog, or "" when none does;
-// known tells whether there is a claim at all.
+// tableClaim is the short id by which a standing claim of the task names a changelog, or "" when none
+// does; known tells whether there is a claim at all.
 func (f found) tableClaim(changelog string) (id string, known bool) {
-	for _, c := range f.claims {
+	for _, c := range standing(f.claims) {
 		if id, ok := named(c.Tables, changelog); ok {
 			return id, true
 		}
