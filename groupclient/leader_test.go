@@ -108,7 +108,8 @@ func TestWhatWaitsIsSaidOnce(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, b *bench) {
 		b.model.topic("returns", 4, 3)
 		var lines strings.Builder
-		logged := func(c *Config) { c.Logger = hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Info}) }
+		logger := hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Info})
+		logged := func(c *Config) { c.Logger = logger }
 		wide := orders(4)
 		wide.Sets[0].Sources = []string{"orders", "returns"}
 		old := b.start(logged)
