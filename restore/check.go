@@ -32,6 +32,7 @@ type plan struct {
 	leaderEpoch int32     // of the last batch in the store
 	asOf        time.Time // see Checkpoint.Time
 	end         int64
+	high        int64 // watermark
 }
 
 // resetError says that the store cannot be used.
@@ -95,7 +96,7 @@ func (s *replay) checkOnce(ctx context.Context) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{topicID: id, start: b.start, leaderEpoch: -1, asOf: time.Now(), end: b.stable}
+	p := plan{topicID: id, start: b.start, leaderEpoch: -1, asOf: time.Now(), end: b.stable, high: b.high}
 	if s.r.Kind == Changelog {
 		if p.end = s.r.End; p.end < 0 {
 			p.end = b.high
@@ -167,6 +168,10 @@ func (s *replay) valid(ctx context.Context, c Checkpoint, id [16]byte, b bounds)
 		return &resetError{code, fmt.Sprintf(format, args...), b.start}
 	}
 	if c.TopicID != id && c.TopicID != ([16]byte{}) && id != ([16]byte{}) {
+		if s.r.Kind == Changelog && s.r.Follow {
+			return fmt.Errorf("the changelog was created anew since the checkpoint of this copy: nothing is wiped, it may be the last one; "+
+				"restore the topic, or remove the store of partition %d", s.r.Partition)
+		}
 		return refuse(protocol.CodeRecreated, "the topic was created anew since its checkpoint")
 	}
 	if high := max(b.high, s.r.End); c.Next > high {

@@ -27,6 +27,8 @@ type event struct {
 	start int64
 	err   error
 	next  int64 // position of the store when the call came
+
+	end, records int64 // of reached
 }
 
 // worker is the store of one stream and the handler of its request.
@@ -114,8 +116,8 @@ func (w *worker) position() int64 {
 	return w.next
 }
 
-func (w *worker) Reached(_ Request, at string) {
-	w.events <- event{what: "reached", at: at, next: w.position()}
+func (w *worker) Reached(r Request, at string, records int64) {
+	w.events <- event{what: "reached", at: at, next: w.position(), end: r.End, records: records}
 }
 
 func (w *worker) Reset(_ Request, code, message string, start int64) {

@@ -51,7 +51,7 @@ func testEmpty(t *testing.T, addrs []string, topic string) {
 	for _, kind := range []Kind{Changelog, Source, Global} {
 		w := newWorker(t)
 		m, _ := managed(t, addrs, w, Config{})
-		stop := m.Start(w.request(topic, kind, 0))
+		stop := m.Start(w.request(topic, kind, 0)).Stop
 		e := w.expect("reached")
 		if c, err := ParseCheckpoint(e.at); err != nil || c.Next != 0 || c.TopicID != kafkatest.TopicID(t, addrs, topic) {
 			t.Errorf("checkpoint %+v, %v", c, err)
@@ -100,7 +100,7 @@ func testTransactions(t *testing.T, addrs []string, topic string) {
 	for _, kind := range []Kind{Changelog, Source} {
 		w := newWorker(t)
 		m, _ := managed(t, addrs, w, Config{})
-		stop := m.Start(w.request(topic, kind, end))
+		stop := m.Start(w.request(topic, kind, end)).Stop
 		// The marker may have landed after the end was asked for; a source's end is captured again.
 		if e := w.expect("reached"); e.next < end || kind == Changelog && e.next != end {
 			t.Errorf("%s reached at %d, want %d", kind, e.next, end)
@@ -153,7 +153,7 @@ func testRecreated(t *testing.T, addrs []string, topic string) {
 	kafkatest.Produce(t, addrs, topic, records)
 	w := newWorker(t)
 	m, _ := managed(t, addrs, w, Config{})
-	stop := m.Start(w.request(topic, Source, 0))
+	stop := m.Start(w.request(topic, Source, 0)).Stop
 	w.expect("reached")
 	w.holds(want)
 	stop()
@@ -214,7 +214,7 @@ func testFollow(t *testing.T, addrs []string, topic string) {
 	kafkatest.Produce(t, addrs, topic, records)
 	w := newWorker(t)
 	m, _ := managed(t, addrs, w, Config{})
-	stop := m.Start(w.request(topic, Global, 0))
+	stop := m.Start(w.request(topic, Global, 0)).Stop
 	w.expect("reached")
 	w.holds(want)
 	more, changed := rows(100, 120)

@@ -40,7 +40,7 @@ func testCompacted(t *testing.T, addrs []string) {
 	for _, kind := range []Kind{Changelog, Source} {
 		w := newWorker(t)
 		m, _ := managed(t, addrs, w, Config{})
-		stop := m.Start(w.request("compacted", kind, end))
+		stop := m.Start(w.request("compacted", kind, end)).Stop
 		if e := w.expect("reached"); e.next < end {
 			t.Errorf("reached at %d, want %d", e.next, end)
 		}

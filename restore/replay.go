@@ -30,7 +30,8 @@ type replay struct {
 	wake    chan struct{} // buffered: the end may be reached
 	over    chan error    // buffered: what Stopped was called with
 
-	meter   meter // of the request's goroutine
+	meter   meter  // of the request's goroutine
+	remove  func() // ends the fetching; nil: nothing is fetched
 	builder *frame.Builder
 
 	mu       sync.Mutex
@@ -40,6 +41,8 @@ type replay struct {
 	end      int64
 	again    bool // the end of a source has been captured a second time
 	reached  bool
+	finish   bool      // FinishAt was called: it ends at its end
+	last     int64     // the end that FinishAt has named
 	began    time.Time // no later than when the end was captured
 	asOf     time.Time // see Checkpoint.Time
 	short    time.Time // since when the log ends before the captured end
@@ -52,11 +55,10 @@ type replay struct {
 
 func newReplay(m *Manager, r Request) *replay {
 	s := &replay{m: m, r: r, sending: make(chan struct{}, 1), wake: make(chan struct{}, 1), over: make(chan error, 1)}
+	s.pos.HighWatermark = -1
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
-
-func (s *replay) stop() { s.cancel() }
 
 // run is the request's goroutine.
 func (s *replay) run(parent context.Context) {
@@ -88,25 +90,27 @@ func (s *replay) replay(p plan) error {
 	if err := s.arrive(); err != nil {
 		return err
 	}
-	if s.isReached() && !s.r.follows() {
+	if s.isDone() {
 		return nil
 	}
 	until := int64(-1)
 	if !s.r.follows() {
 		until = p.end
 	}
-	remove := s.m.cfg.Fetcher.Add(fetch.Partition{
+	s.remove = s.m.cfg.Fetcher.Add(fetch.Partition{
 		Topic: s.r.Topic, TopicID: p.topicID, Partition: s.r.Partition,
 		Offset: p.start, LastEpoch: p.leaderEpoch, Until: until,
 		Kind: frame.Restore, Stream: s.r.Stream, Epoch: s.r.Epoch, MaxFrame: s.r.MaxFrame,
 		Checkpoint: s.checkpointAt, Sink: s,
 	})
+	defer s.fetched()
 	tick := time.NewTicker(s.m.cfg.ProgressEvery)
 	defer tick.Stop()
 	for {
 		var err error
 		select {
 		case err := <-s.over:
+			s.remove = nil
 			if err == nil {
 				return s.arrive()
 			}
@@ -118,52 +122,78 @@ func (s *replay) replay(p plan) error {
 		case <-s.ctx.Done():
 			err = s.ctx.Err()
 		}
-		if err != nil || s.isReached() && !s.r.follows() {
-			remove()
-			<-s.over
+		if err != nil || s.isDone() {
 			return err
 		}
 	}
+}
+
+// fetched ends the fetching, if it goes on.
+func (s *replay) fetched() {
+	if s.remove == nil {
+		return
+	}
+	s.remove()
+	<-s.over
+	s.remove = nil
 }
 
 func (s *replay) begin(p plan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.topicID, s.end, s.asOf, s.again = p.topicID, p.end, p.asOf, false
-	s.pos = fetch.Position{Next: p.start, LeaderEpoch: p.leaderEpoch, HighWatermark: -1, StableOffset: -1, LogStart: -1}
+	if s.finish {
+		s.end = s.last
+	}
+	s.pos = fetch.Position{Next: p.start, LeaderEpoch: p.leaderEpoch, HighWatermark: p.high, StableOffset: -1, LogStart: -1}
 	s.framed, s.lastSent = p.start, time.Now()
 	s.logged = s.lastSent
-	s.m.log.Log(worthSaying(p.end > p.start), "restoring", s.fields("offset", p.start, "end", p.end)...)
+	s.m.log.Log(worthSaying(s.end > p.start), "restoring", s.fields("offset", p.start, "end", s.end)...)
 }
 
 // arrive concludes that the end is reached, if it is. The end of a source is captured again first.
 func (s *replay) arrive() error {
-	if !s.atEnd() {
-		return nil
-	}
-	if s.r.Kind != Changelog && !s.again {
-		captured := time.Now()
-		end, err := s.stableEnd()
-		if err != nil {
-			return err
+	for s.atEnd() {
+		if s.r.Kind != Changelog && !s.again {
+			captured := time.Now()
+			end, err := s.stableEnd()
+			if err != nil {
+				return err
+			}
+			s.mu.Lock()
+			s.again, s.began, s.end = true, captured, max(s.end, end)
+			s.mu.Unlock()
+			continue
 		}
-		s.mu.Lock()
-		s.again, s.began, s.end = true, captured, max(s.end, end)
-		s.mu.Unlock()
-		if !s.atEnd() {
-			return nil
+		last := s.ends()
+		if last {
+			s.fetched() // INVARIANT: a replay that ends sends nothing after Reached.
 		}
+		s.reach(last)
 	}
+	return nil
+}
+
+// reach tells that the end is reached, unless FinishAt has named another one meanwhile.
+// INVARIANT: a Reached names the end that the position was compared with.
+func (s *replay) reach(last bool) {
 	s.mu.Lock()
+	if last != (s.finish || !s.r.follows()) || s.pos.Next < s.end {
+		s.mu.Unlock()
+		return
+	}
 	s.reached = true
 	if s.began.After(s.asOf) {
 		s.asOf = s.began
 	}
+	r, records := s.r, s.records
+	if s.finish {
+		r.End = s.last
+	}
 	at := s.checkpoint(s.pos.Next, s.pos.LeaderEpoch).String()
-	s.m.log.Log(worthSaying(s.sent), "restored", s.fields("offset", s.pos.Next, "records", s.records)...)
+	s.m.log.Log(worthSaying(s.sent), "restored", s.fields("offset", s.pos.Next, "records", records)...)
 	s.mu.Unlock()
-	s.m.cfg.Handler.Reached(s.r, at)
-	return nil
+	s.m.cfg.Handler.Reached(r, at, records)
 }
 
 func (s *replay) atEnd() bool {
@@ -177,6 +207,15 @@ func (s *replay) isReached() bool {
 	defer s.mu.Unlock()
 	return s.reached
 }
+
+// ends says whether the request is over at its end.
+func (s *replay) ends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finish || !s.r.follows()
+}
+
+func (s *replay) isDone() bool { return s.isReached() && s.ends() }
 
 // stableEnd asks for the last stable offset until it is told.
 func (s *replay) stableEnd() (int64, error) {

@@ -121,7 +121,7 @@ func TestSourceEndIsCapturedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, w := newLog(10), newWorker(t)
 		m, h := byHand(t, l, w)
-		stop := m.Start(w.request("topic", Source, 0))
+		stop := m.Start(w.request("topic", Source, 0)).Stop
 		p := <-h.added
 		l.mu.Lock()
 		l.stable, l.high = 15, 20
@@ -201,7 +201,7 @@ func TestValidation(t *testing.T) {
 				c.change(l, &at)
 				w.checkpoint = at.String()
 				m, h := byHand(t, l, w)
-				stop := m.Start(w.request("topic", Changelog, 10))
+				stop := m.Start(w.request("topic", Changelog, 10)).Stop
 				synctest.Wait()
 				switch {
 				case c.code == "" && at.Next < 10:
@@ -315,7 +315,7 @@ func TestCheckpointTime(t *testing.T) {
 		w.checkpoint = Checkpoint{TopicID: [16]byte{1}, Next: 5, LeaderEpoch: 1, Time: old}.String()
 		m, h := byHand(t, l, w)
 		began := time.Now()
-		stop := m.Start(w.request("topic", Source, 0))
+		stop := m.Start(w.request("topic", Source, 0)).Stop
 		p := <-h.added
 		at := func() time.Time {
 			c, err := ParseCheckpoint(w.checkpoint)

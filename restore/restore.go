@@ -35,7 +35,7 @@ type Request struct {
 	Kind       Kind
 	Checkpoint string // of the worker's store; empty: the store is empty
 	End        int64  // of a changelog: captured by the take-over; negative: the high watermark at the start
-	Follow     bool   // go on after the end; source and global tables always do
+	Follow     bool   // go on after the end, until FinishAt; source and global tables always do
 	MaxFrame   int64  // the worker's largest frame
 	Gate       *gate.Gate
 }
@@ -51,8 +51,9 @@ type Progress struct {
 
 // Handler hears of requests. Its methods must not block.
 type Handler interface {
-	// Reached says that the frames up to the end are in the gate's queue. at is the checkpoint there.
-	Reached(r Request, at string)
+	// Reached says that the frames up to the end are in the gate's queue. at is the checkpoint there. It
+	// comes again, with that end in the request, after FinishAt.
+	Reached(r Request, at string, records int64)
 	// Reset says that the store cannot go on from its checkpoint: wipe it, then Start with an empty
 	// one; the replay will begin at start. The request has ended.
 	Reset(r Request, code, message string, start int64)
@@ -166,9 +167,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// Start begins a request. stop ends it; it does not wait, and one call of the handler may be under
-// way when it returns.
-func (m *Manager) Start(r Request) (stop func()) {
+// Start begins a request.
+func (m *Manager) Start(r Request) *Replay {
 	s := newReplay(m, r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *Manager) Start(r Request) (stop func()) {
 		ctx := m.ctx
 		m.work.Go(func() { s.run(ctx) })
 	}
-	return s.stop
+	return &Replay{s}
 }
 
 // String names a request in errors and logs.

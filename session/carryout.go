@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ func (r *Runner) carryOut(ctx context.Context, e Effect) {
 		}
 	case SendInStream:
 		if c, l := r.conns[e.Conn], r.lanes[e.Stream]; c != nil && l != nil && l.gate.Live() {
-			l.mark = gate.New(l.epoch, c.Credit())
-			c.SendInStream(l.mark, e.Message)
+			mark := gate.New(l.epoch, c.Credit())
+			l.marks = append(l.marks, mark)
+			c.SendInStream(mark, e.Message)
 		}
 	case DropInStream:
 		r.lanes[e.Stream].unsay()
@@ -31,7 +33,7 @@ func (r *Runner) carryOut(ctx context.Context, e Effect) {
 		if c := r.conns[e.Conn]; c != nil {
 			c.CommitDone(e.Writes)
 		}
-	case OpenStream, CloseStream, ForgetStream, PauseStream, ResumeStream, StartRestore, StartFeed:
+	case OpenStream, CloseStream, ForgetStream, PauseStream, ResumeStream, StartRestore, FinishRestore, StartFeed:
 		r.carryOutStream(e)
 	case Stop:
 		r.stopped, r.failure = true, e.Err
@@ -59,6 +61,7 @@ func (r *Runner) carryOutStream(e Effect) {
 			}
 			delete(r.lanes, e.Stream)
 			r.gates.Delete(e.Stream)
+			r.replays.Delete(e.Stream)
 		}
 	case PauseStream:
 		if l := r.lanes[e.Stream]; l != nil {
@@ -69,8 +72,10 @@ func (r *Runner) carryOutStream(e Effect) {
 			l.gate.Resume()
 		}
 	case StartRestore:
-		if l := r.openLane(e.Table.Stream); l != nil {
-			l.stop = r.ports.Restorer.Start(e, l.gate)
+		r.startRestore(e)
+	case FinishRestore:
+		if l := r.lanes[e.Stream]; l != nil && l.replay != nil {
+			l.replay.FinishAt(e.End)
 		}
 	case StartFeed:
 		if l := r.openLane(e.Source.Stream); l != nil {
@@ -80,6 +85,21 @@ func (r *Runner) carryOutStream(e Effect) {
 			l.stop = r.ports.Feeder.Start(e, l.gate)
 		}
 	}
+}
+
+// startRestore begins a replay, where the one of another stream is when it follows that one.
+func (r *Runner) startRestore(e StartRestore) {
+	if from := r.lanes[e.From]; from != nil {
+		e.Checkpoint = cmp.Or(e.Checkpoint, from.handOver())
+	}
+	l := r.openLane(e.Table.Stream)
+	if l == nil {
+		return
+	}
+	l.checkpoint, l.counted = e.Checkpoint, 0
+	l.replay = r.ports.Restorer.Start(e, l.gate)
+	l.stop = l.replay.Stop
+	r.replays.Store(e.Table.Stream, l.replay)
 }
 
 // openLane gives the stream's lane with an open gate: a reset closed the one before.
@@ -112,7 +132,9 @@ func (r *Runner) closeLane(stream uint32) {
 		return
 	}
 	l.gate.Close()
-	l.unsay()
+	for len(l.marks) > 0 {
+		l.unsay()
+	}
 	if l.stop != nil {
 		l.stop()
 		l.stop = nil
@@ -126,9 +148,12 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 		g.Join(e.Prepared)
 	case ReleaseTasks:
 		g.Release(e.Tasks)
+	case DrainGroup:
+		g.Drain()
 	case Prepare:
 		r.beside(func() Event { return r.prepare(ctx, e) })
 	case TakeOverTask:
+		r.count(e.Copies)
 		r.beside(func() Event {
 			took, err := g.TakeOver(ctx, e.Task)
 			return TookOver{Task: e.Task, Op: e.Op, Result: resultOf(err), TakeOver: took}
@@ -156,6 +181,15 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 		r.beside(func() Event { return r.locate(ctx, e) })
 	default:
 		panic(fmt.Sprintf("session: effect %T is not carried out", e))
+	}
+}
+
+// count begins to count what a copy has to replay before it is the active. Its frames give way no more.
+func (r *Runner) count(copies []uint32) {
+	for _, stream := range copies {
+		if l := r.lanes[stream]; l != nil && l.replay != nil {
+			l.counted = l.replay.Records()
+		}
 	}
 }
 

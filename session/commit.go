@@ -37,6 +37,7 @@ func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.W
 		c.refuse = &Result{Outcome: Refused, Code: w.Err.Code, Message: w.Err.Message}
 	}
 	t.commits = append(t.commits, c)
+	m.unended.add(conn, 1)
 	return nil
 }
 
@@ -49,6 +50,7 @@ func (m *Machine) tooMany(t *task, conn ConnID, msg protocol.Commit) {
 		return
 	}
 	msg.SourceNext = nil
+	m.unended.add(conn, 1)
 	t.commits = append(t.commits, &commit{conn: conn, msg: msg,
 		refuse: &Result{Outcome: Refused, Code: protocol.CodeTooManyCommits, Message: message}})
 }
@@ -109,7 +111,7 @@ func (m *Machine) checkPositions(t *task, c *commit) *Result {
 // head finds the commit whose step has ended. A step of a commit that was dropped meanwhile only
 // ends its being in the way.
 func (m *Machine) head(id TaskID, op int64) (*task, *commit) {
-	delete(m.orphans, op)
+	m.ended(op)
 	t := m.tasks[id]
 	if t == nil || len(t.commits) == 0 || t.commits[0].op != op {
 		return nil, nil
@@ -121,7 +123,7 @@ func (m *Machine) head(id TaskID, op int64) (*task, *commit) {
 func (m *Machine) produced(ev Produced) error {
 	t, c := m.head(ev.Task, ev.Op)
 	if ev.InDoubt {
-		m.orphans[ev.Op] = orphan{task: ev.Task, doubt: true}
+		m.addOrphan(ev.Op, orphan{task: ev.Task, doubt: true})
 		m.log("warn", "writes may still land, the task waits for their end", "task", ev.Task.String())
 	}
 	if c == nil {
@@ -148,6 +150,7 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 	case OK:
 		t.positions, t.failures = c.next, 0
 		t.commits = t.commits[1:]
+		m.unended.add(c.conn, -1)
 		m.free(c.conn, c.writes)
 		m.landed(t, c)
 	case Rebalancing:
@@ -179,6 +182,7 @@ func (m *Machine) landed(t *task, c *commit) {
 		for name, at := range c.landed {
 			points[name] = at.Checkpoint
 		}
+		t.stored(c.landed)
 		m.answer(c, protocol.Committed{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch, Checkpoints: points})
 		return
 	}
@@ -186,6 +190,15 @@ func (m *Machine) landed(t *task, c *commit) {
 	m.answer(c, protocol.Unknown{Re: c.msg.ID, Task: c.msg.Task, Epoch: c.msg.Epoch,
 		Code: protocol.CodeForeignWrite, Message: message})
 	m.failCommits(t, Result{Outcome: Refused, Code: protocol.CodeCommitFailed, Message: message})
+}
+
+// stored notes what the stores of the present epoch are complete up to.
+func (t *task) stored(landed map[string]Landed) {
+	for _, tb := range t.tables {
+		if at, ok := landed[tb.stream.Name]; ok {
+			tb.checkpoint = at.Checkpoint
+		}
+	}
 }
 
 // advance moves the heads of the changelogs that were written, and names one in which the write did
@@ -224,8 +237,9 @@ func (m *Machine) dropCommits(t *task, why Result) {
 			m.answer(c, protocol.Aborted{Re: id, Task: task, Epoch: epoch, Code: why.Code, Message: why.Message})
 		}
 		if c.op != 0 {
-			m.orphans[c.op] = orphan{task: t.id, conn: c.conn}
+			m.addOrphan(c.op, orphan{task: t.id, conn: c.conn})
 		}
+		m.unended.add(c.conn, -1)
 		m.free(c.conn, c.writes)
 		why = Result{Outcome: Refused, Code: protocol.CodeCommitFailed,
 			Message: "an earlier commit of this epoch did not end as committed"}

@@ -73,5 +73,5 @@ func TestATaskIsNotHandedOnWhileWritesOfItMayStillLand(t *testing.T) {
 	s.on(ended, "release s/0 map[in:10]")
 
 	s, _ = doubted(t) // who leaves does not wait: all other tasks would
-	s.on(Drain{}, "release s/0 map[in:10]")
+	s.on(Drain{}, "drain the group", "release s/0 map[in:10]")
 }

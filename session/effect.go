@@ -58,10 +58,14 @@ type (
 	JoinGroup struct{ Prepared Prepared }
 	// ReleaseTasks lets go of tasks and asks for the follow-up join.
 	ReleaseTasks struct{ Tasks []TaskID }
-	// TakeOverTask reads claims and positions and claims the task. Answer: TookOver.
+	// DrainGroup tells the group that we are about to leave: what we let go of is given to others at once.
+	DrainGroup struct{}
+	// TakeOverTask reads claims and positions and claims the task. Answer: TookOver. Copies are the
+	// streams of the task's tables when the worker has a copy: what comes on them from now on is counted.
 	TakeOverTask struct {
-		Task TaskID
-		Op   int64
+		Task   TaskID
+		Op     int64
+		Copies []uint32
 	}
 	// CommitPositions commits source positions. Answer: PositionsCommitted.
 	CommitPositions struct {
@@ -81,7 +85,10 @@ type (
 
 // To the data path.
 type (
-	// StartRestore replays a table into a stream. Answers: Reached, ResetNeeded, StreamFailed.
+	// StartRestore replays a table into a stream. Answers: Reached, ResetNeeded, StreamFailed. With From it
+	// goes on where the replay of that stream, of the former epoch, is: that one sends nothing more, but
+	// what is queued of it goes out. The checkpoint, when not empty, goes before: the worker has written
+	// since. Copy: of a standby, whose frames give way to all others.
 	StartRestore struct {
 		Conn       ConnID
 		Task       TaskID
@@ -89,9 +96,17 @@ type (
 		Table      protocol.TableStream
 		Partition  int32
 		Checkpoint string
-		End        int64
+		End        int64 // NoEnd: the high watermark at the start
 		Follow     bool
+		Copy       bool
+		From       uint32
 		MaxFrame   int64
+	}
+	// FinishRestore: a replay that follows its changelog goes on to End and has ended then. Answers:
+	// Reached with this End (at once when it is there already), ResetNeeded, StreamFailed.
+	FinishRestore struct {
+		Stream uint32
+		End    int64
 	}
 	// StartFeed sends source records into a stream, from the first when not Paused. Answer: StreamFailed.
 	StartFeed struct {
@@ -114,6 +129,9 @@ type (
 		Writes []StreamWrites
 	}
 )
+
+// NoEnd is the end of a replay that only follows.
+const NoEnd int64 = -1
 
 // StreamWrites are the writes frames of one commit that go to one topic. Table is empty for an output.
 type StreamWrites struct {

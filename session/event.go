@@ -47,13 +47,15 @@ type (
 		Code, Message string
 		Retry         bool
 	}
-	// Assigned: a sync has ended; these are our active tasks and those that we shadow, by the worker's
-	// set names.
+	// Assigned: a sync has ended; these are our tasks, by the worker's set names. A task that we hold
+	// and that is Standby here, not Active, is to be let go of and its tables kept. Uncommitted are those
+	// of which records were delivered that are not committed; the Runner fills it in.
 	Assigned struct {
-		Generation int32
-		MemberID   string
-		Active     []TaskID
-		Standby    []TaskID
+		Generation  int32
+		MemberID    string
+		Active      []TaskID
+		Standby     []TaskID
+		Uncommitted map[TaskID]bool
 	}
 	// GroupLost: the membership is gone; the group edge joins again by itself.
 	GroupLost struct{ Code, Message string }
@@ -115,8 +117,13 @@ type (
 		Op   int64
 		Result
 	}
-	// Reached: a table has reached its end.
-	Reached struct{ Stream uint32 }
+	// Reached: a table has reached the End that StartRestore or, later, FinishRestore has named; it comes
+	// once for each of the two. Records were replayed until then.
+	Reached struct {
+		Stream  uint32
+		End     int64
+		Records int64
+	}
 	// ResetNeeded: the store behind the stream must be wiped; its replay has ended.
 	ResetNeeded struct {
 		Stream        uint32

@@ -43,13 +43,11 @@ func (m *Machine) maybeJoin() bool {
 	if !m.joinDue || m.leaving { // when we are leaving, left joins again
 		return false
 	}
-	for _, o := range m.orphans {
-		if o.conn != 0 {
-			return false
-		}
+	if m.unended.all > 0 {
+		return false
 	}
 	for _, t := range m.tasks {
-		if len(t.commits) > 0 || t.leavingUs() {
+		if t.leavingUs() {
 			return false
 		}
 	}
@@ -172,12 +170,15 @@ func (m *Machine) drain() error {
 	}
 	m.log("info", "draining", "timeout", m.cfg.DrainTimeout.String())
 	m.draining, m.leaving = true, true
+	if m.joined {
+		m.do(DrainGroup{})
+	}
 	m.drainUntil = m.now.Add(m.cfg.DrainTimeout)
 	for _, t := range m.all() {
 		if t.id.Global {
 			continue
 		}
-		t.again = false
+		t.want = letGo
 		if err := m.revoke(t, protocol.CodeDrain, m.cfg.DrainTimeout); err != nil {
 			return err
 		}
@@ -193,12 +194,18 @@ func (m *Machine) giveUp(code, message string) error {
 		if t.id.Global {
 			continue
 		}
-		t.again = false
+		t.want = letGo
 		if t.revokeCode == "" {
 			t.revokeCode = code
 		}
 		if t.open() {
 			m.endEpoch(t, code, message)
+		}
+		if t.state == Idle || t.state == Shadowing {
+			if err := m.endCopy(t, code); err != nil {
+				return err
+			}
+			continue
 		}
 		if !t.leavingUs() {
 			if err := t.move(onRevoke); err != nil {

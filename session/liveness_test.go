@@ -10,7 +10,7 @@ import (
 
 func TestADrainEndsThoughKafkaDoesNotAnswer(t *testing.T) {
 	s := running(t)
-	s.on(Drain{}, "send 1 revoke s/0 1 drain 20000")
+	s.on(Drain{}, "drain the group", "send 1 revoke s/0 1 drain 20000")
 	s.on(s.commit(1, 1, 20, true), "produce s/0")
 	s.on(s.from(protocol.Released{Re: 3, Task: "s/0", Epoch: 1}))
 	s.now = s.now.Add(20 * time.Second)

@@ -34,6 +34,10 @@ type Machine struct {
 	lastID     int64
 	lastOp     int64
 	orphans    map[int64]orphan // steps of Kafka whose owner was dropped while they ran
+	orphanOf   map[TaskID]int   // how many of them a task has
+	unended    tally            // commits, in their tasks and orphaned
+	kept       map[TaskID]bool  // tasks let go since the last sync whose stores the worker has whole
+	tookOvers  map[string]TookOvers
 	streams    map[uint32]*task // by stream, of living epochs
 	epochs     map[uint32]*task // by number, living ones
 
@@ -47,13 +51,6 @@ type Machine struct {
 	waiting    GroupWaiting
 	stopped    bool
 	chatter    chatter
-}
-
-// orphan is a step of Kafka that nobody waits for any more, but that may still take effect.
-type orphan struct {
-	task  TaskID
-	conn  ConnID // whose commit it is; 0: of none
-	doubt bool   // writes that were answered as unknown and may still land
 }
 
 // worker is the newest connection.
@@ -78,7 +75,8 @@ func NewMachine(cfg Config) (*Machine, error) {
 		globals: map[TaskID]*task{},
 		streams: map[uint32]*task{},
 		epochs:  map[uint32]*task{},
-		orphans: map[int64]orphan{},
+		orphans: map[int64]orphan{}, orphanOf: map[TaskID]int{}, unended: tally{by: map[ConnID]int{}},
+		kept: map[TaskID]bool{}, tookOvers: map[string]TookOvers{},
 	}, nil
 }
 
@@ -130,7 +128,7 @@ func (m *Machine) handle(ev Event) error {
 	case Produced:
 		return m.produced(ev)
 	case ProduceEnded:
-		delete(m.orphans, ev.Op)
+		m.ended(ev.Op)
 	case PositionsCommitted:
 		return m.positionsCommitted(ev)
 	case Reached:
@@ -209,7 +207,6 @@ func (m *Machine) all() []*task {
 
 func (m *Machine) addTask(t *task)    { m.tasks[t.id], m.order = t, nil }
 func (m *Machine) dropTask(id TaskID) { delete(m.tasks, id); m.order = nil }
-func (m *Machine) dropTasks()         { m.tasks, m.order = map[TaskID]*task{}, nil }
 
 func (m *Machine) setGlobals(globals map[TaskID]*task) { m.globals, m.order = globals, nil }
 
@@ -249,6 +246,14 @@ func (m *Machine) advance(t *task) (bool, error) {
 		if due && m.mayOpen(t) {
 			return true, m.open(t)
 		}
+	case Idle:
+		if due && m.mayOpen(t) {
+			return true, m.shadow(t)
+		}
+	case Shadowing:
+		if t.want == beActive && due && m.mayOpen(t) {
+			return true, m.open(t)
+		}
 	case Ready:
 		if t.id.Global {
 			return true, m.run(t)
@@ -260,7 +265,7 @@ func (m *Machine) advance(t *task) (bool, error) {
 		if len(t.commits) == 0 && (m.leaving || !m.doubted(t.id)) {
 			return true, m.finished(t)
 		}
-	case Releasing:
+	case Releasing, Demoting:
 		if due && t.op == 0 {
 			m.writeRelease(t)
 			return true, nil
@@ -276,29 +281,7 @@ func (m *Machine) mayOpen(t *task) bool {
 	if w == nil || !w.prepared || w.hung || m.leaving || m.draining || m.joinDue {
 		return false
 	}
-	for _, o := range m.orphans {
-		if o.task == t.id || o.conn != 0 && o.conn != w.conn {
-			return false
-		}
-	}
-	for _, other := range m.tasks {
-		for _, c := range other.commits {
-			if c.conn != w.conn {
-				return false
-			}
-		}
-	}
-	return len(t.commits) == 0
-}
-
-// doubted says whether writes of the task may still land: whoever took it over would not see them.
-func (m *Machine) doubted(id TaskID) bool {
-	for _, o := range m.orphans {
-		if o.doubt && o.task == id {
-			return true
-		}
-	}
-	return false
+	return m.orphanOf[t.id] == 0 && m.unended.others(w.conn) == 0 && len(t.commits) == 0
 }
 
 // Deadline is when the machine wants a Tick at the latest; zero: not at all.

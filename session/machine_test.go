@@ -176,20 +176,20 @@ func TestAnIdleWorkerIsNotHung(t *testing.T) {
 
 func TestDrainWaitsForTheWorkerThenLeavesAndStops(t *testing.T) {
 	s := running(t)
-	s.on(Drain{}, "send 1 revoke s/0 1 drain 20000")
+	s.on(Drain{}, "drain the group", "send 1 revoke s/0 1 drain 20000")
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
 	s.on(s.positioned(task0, isOK), "send 1 committed s/0 1 1")
 	s.on(s.from(protocol.Released{Re: 3, Task: "s/0", Epoch: 1}), "release s/0 map[in:20]")
-	s.on(s.releaseWritten(task0, isOK), "leave")
+	s.on(s.releaseWritten(task0, isOK), "let go [s/0]", "leave")
 	s.on(Left{}, "close 1 4411", "stop ")
 }
 
 func TestADrainEndsAtItsDeadline(t *testing.T) {
 	s := running(t)
-	s.on(Drain{}, "send 1 revoke s/0 1 drain 20000")
+	s.on(Drain{}, "drain the group", "send 1 revoke s/0 1 drain 20000")
 	s.now = s.now.Add(20 * time.Second)
 	s.on(Tick{}, "send 1 lost s/0 1 revoke_timeout", "release s/0 map[in:10]")
-	s.on(s.releaseWritten(task0, isOK), "leave")
+	s.on(s.releaseWritten(task0, isOK), "let go [s/0]", "leave")
 	s.on(Left{}, "close 1 4411", "stop ")
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/pillion/pillion/protocol"
 )
 
-// open begins an epoch: a task is taken over first, a global table is assigned at once.
+// open begins an epoch: a task is taken over first, a global table is assigned at once. The copy of a
+// standby goes on following meanwhile.
 func (m *Machine) open(t *task) error {
 	if err := t.move(onOpen); err != nil {
 		return err
@@ -19,7 +20,10 @@ func (m *Machine) open(t *task) error {
 		return nil
 	}
 	t.op, t.since, t.outdated = m.nextOp(), m.syncs, false
-	m.do(TakeOverTask{Task: t.id, Op: t.op})
+	if t.began.IsZero() {
+		t.began = m.now
+	}
+	m.do(TakeOverTask{Task: t.id, Op: t.op, Copies: t.tableStreams()})
 	return nil
 }
 
@@ -33,7 +37,7 @@ func (m *Machine) afterSync(since int64) (waits bool, retryAt time.Time) {
 }
 
 func (m *Machine) tookOver(ev TookOver) error {
-	delete(m.orphans, ev.Op)
+	m.ended(ev.Op)
 	t := m.tasks[ev.Task]
 	if t == nil || t.op != ev.Op {
 		return nil // lost meanwhile
@@ -42,14 +46,17 @@ func (m *Machine) tookOver(ev TookOver) error {
 	if ev.Outcome == OK {
 		took := ev.TakeOver
 		t.taken, t.positions, t.topicIDs, t.ends = true, took.Positions, took.TopicIDs, took.Ends
-		if t.state == TakingOver && (t.outdated || !m.mayOpen(t)) {
+		if t.state == TakingOver && (t.outdated || m.now.Before(t.retryAt) || !m.mayOpen(t)) {
 			return t.move(onNotTaken)
 		}
 		if err := t.move(onTookOver); err != nil {
 			return err
 		}
-		if t.state == Opening {
+		switch t.state {
+		case Opening:
 			m.assign(t)
+		case Catching:
+			return m.catchUp(t)
 		}
 		return nil
 	}
@@ -78,40 +85,50 @@ func (m *Machine) assign(t *task) {
 	m.lastEpoch++
 	t.epoch, t.conn = m.lastEpoch, m.worker.conn
 	m.epochs[t.epoch] = t
-	t.sources, t.tables, t.outputs, t.void = nil, nil, nil, 0
+	t.sources, t.tables, t.outputs, t.void, t.whole, t.promoted = nil, nil, nil, 0, false, false
 	msg := protocol.Assign{
 		ID: m.nextID(), Task: t.id.String(), Set: t.id.Set, Partition: t.id.Partition,
 		Role: protocol.RoleActive, Epoch: t.epoch,
 	}
-	if t.id.Global {
+	switch {
+	case t.id.Global:
 		msg.Role = protocol.RoleGlobal
 		m.addTable(t, t.id.Set, m.globalTopic(t.id.Set), protocol.TableGlobal)
-	} else {
-		for _, topic := range t.set.Sources {
-			t.sources = append(t.sources, protocol.SourceStream{
-				Topic: topic, Stream: m.newStream(t, false), Position: t.positions[topic],
-			})
-		}
-		for _, tb := range t.set.Tables {
-			m.addTable(t, tb.Name, tb.Topic, tb.Kind)
-		}
-		for _, topic := range m.prepared.Outputs {
-			t.outputs = append(t.outputs, protocol.OutputStream{Topic: topic, Stream: m.newStream(t, true)})
-		}
+	case t.state == Shadowing:
+		msg.Role = protocol.RoleStandby
+		m.addTables(t)
+	default:
+		m.addStreams(t)
 	}
-	msg.Sources, msg.Outputs = t.sources, t.outputs
-	for _, tb := range t.tables {
-		msg.Tables = append(msg.Tables, tb.stream)
-	}
+	msg.Sources, msg.Tables, msg.Outputs = t.sources, t.tableList(), t.outputs
 	t.awaiting = msg.ID
 	m.send(msg)
-	m.log("debug", "task assigned", "task", t.id.String(), "epoch", t.epoch)
+	m.log("debug", "task assigned", "task", t.id.String(), "epoch", t.epoch, "role", string(msg.Role))
+}
+
+// addStreams makes the streams of an active, in the order of the message.
+func (m *Machine) addStreams(t *task) {
+	for _, topic := range t.set.Sources {
+		t.sources = append(t.sources, protocol.SourceStream{
+			Topic: topic, Stream: m.newStream(t, false), Position: t.positions[topic],
+		})
+	}
+	m.addTables(t)
+	for _, topic := range m.prepared.Outputs {
+		t.outputs = append(t.outputs, protocol.OutputStream{Topic: topic, Stream: m.newStream(t, true)})
+	}
+}
+
+func (m *Machine) addTables(t *task) {
+	for _, tb := range t.set.Tables {
+		m.addTable(t, tb.Name, tb.Topic, tb.Kind)
+	}
 }
 
 func (m *Machine) addTable(t *task, name, topic string, kind protocol.TableKind) {
 	t.tables = append(t.tables, &table{stream: protocol.TableStream{
 		Name: name, Topic: topic, Kind: kind,
-		Stream: m.newStream(t, kind == protocol.TableChangelog),
+		Stream: m.newStream(t, kind == protocol.TableChangelog && t.state != Shadowing),
 	}, head: t.ends[name]})
 }
 
@@ -130,6 +147,7 @@ func (m *Machine) opened(msg protocol.Opened) error {
 	if t == nil {
 		return nil
 	}
+	m.forgetFormer(t)
 	for _, tb := range t.tables {
 		if tb.resetting != 0 && tb.resetting == msg.Re {
 			tb.resetting = 0
@@ -142,13 +160,15 @@ func (m *Machine) opened(msg protocol.Opened) error {
 	if t.state == Revoking {
 		return nil // the revoke overtook the answer
 	}
-	if t.state != Opening || msg.Re != t.awaiting {
+	if t.state != Opening && !t.copied() || msg.Re != t.awaiting || msg.Re == 0 {
 		m.refuse(0, protocol.CodeNotAllowed, "opened answers no assign or reset of task "+msg.Task, t)
 		return nil
 	}
 	t.awaiting = 0
-	if err := t.move(onOpened); err != nil {
-		return err
+	if t.state == Opening {
+		if err := t.move(onOpened); err != nil {
+			return err
+		}
 	}
 	for _, tb := range t.tables {
 		checkpoint := ""
@@ -157,16 +177,29 @@ func (m *Machine) opened(msg protocol.Opened) error {
 		}
 		m.startRestore(t, tb, checkpoint)
 	}
+	if t.state == Catching {
+		return m.maybePromoted(t)
+	}
 	return m.maybeRestored(t)
 }
 
 func (m *Machine) startRestore(t *task, tb *table, checkpoint string) {
-	m.do(StartRestore{
+	m.do(m.restoreOf(t, tb, checkpoint))
+}
+
+// restoreOf is the replay of a table. Our own changelog is replayed to the end that the take-over has
+// captured; without a take-over, as a copy, it is followed for ever.
+func (m *Machine) restoreOf(t *task, tb *table, checkpoint string) StartRestore {
+	e := StartRestore{
 		Conn: t.conn, Task: t.id, Epoch: t.epoch, Table: tb.stream, Partition: t.id.Partition,
 		Checkpoint: checkpoint, End: t.ends[tb.stream.Name],
-		Follow:   tb.stream.Kind != protocol.TableChangelog,
+		Follow: tb.stream.Kind != protocol.TableChangelog, Copy: t.copied() && t.state != Catching,
 		MaxFrame: m.worker.hello.MaxFrame,
-	})
+	}
+	if e.Copy {
+		e.End, e.Follow = NoEnd, true
+	}
+	return e
 }
 
 func (m *Machine) reached(ev Reached) error {
@@ -174,10 +207,22 @@ func (m *Machine) reached(ev Reached) error {
 	if tb == nil || tb.reached {
 		return nil
 	}
-	tb.reached = true
+	if t.state == Catching && tb.stream.Kind == protocol.TableChangelog && ev.End != t.ends[tb.stream.Name] {
+		// INVARIANT: that a copy has reached an earlier end says nothing of the one that the take-over captured.
+		return nil
+	}
+	tb.reached, tb.replayed = true, ev.Records
 	m.log("debug", "table restored", "task", t.id.String(), "table", tb.stream.Name)
-	if t.state > Restoring { // it had to be reset: the worker holds its records back
-		if t.whole() {
+	switch {
+	case t.state == Catching:
+		return m.maybePromoted(t)
+	case t.copied():
+		if t.reached() {
+			t.failures = 0
+		}
+		return nil
+	case t.state > Restoring: // it had to be reset: the worker holds its records back
+		if t.reached() {
 			m.sendRestored(t)
 		}
 		return nil
@@ -186,7 +231,7 @@ func (m *Machine) reached(ev Reached) error {
 }
 
 func (m *Machine) maybeRestored(t *task) error {
-	if t.state != Restoring || !t.whole() {
+	if t.state != Restoring || !t.reached() {
 		return nil
 	}
 	if err := t.move(onReached); err != nil {
@@ -208,6 +253,7 @@ func (m *Machine) ready(msg protocol.Ready) error {
 	if t == nil {
 		return nil
 	}
+	m.forgetFormer(t)
 	if t.state == Revoking || msg.Re <= t.void {
 		return nil // the revoke or a reset overtook the answer
 	}
@@ -239,7 +285,7 @@ func (m *Machine) run(t *task) error {
 			Partition: t.id.Partition, MaxFrame: m.worker.hello.MaxFrame, Paused: !m.readable(t),
 		})
 	}
-	m.log("info", "task running", "task", t.id.String(), "epoch", t.epoch)
+	m.running(t)
 	return nil
 }
 

@@ -33,6 +33,8 @@ type Group interface {
 	TakeOver(ctx context.Context, task TaskID) (TakeOver, error)
 	// Confirm fails when the task is not ours any more.
 	Confirm(ctx context.Context, task TaskID) error
+	// Drain says that we are about to leave: what Release lets go of is given to others at once.
+	Drain()
 	Commit(ctx context.Context, task TaskID, next map[string]int64) error
 	CommitReleased(ctx context.Context, task TaskID, next map[string]int64) error
 	Leave(ctx context.Context) error
@@ -40,7 +42,19 @@ type Group interface {
 
 // Restorer replays tables. What comes of it is Reached, ResetNeeded, ReplayProgress, StreamFailed.
 type Restorer interface {
-	Start(StartRestore, *gate.Gate) (stop func())
+	Start(StartRestore, *gate.Gate) Replay
+}
+
+// Replay is one that was started. No method blocks; all may be called from any goroutine.
+type Replay interface {
+	// Stop ends it; nothing is sent any more when its gate is closed or paused before.
+	Stop()
+	// FinishAt makes a replay that follows go on to end, say Reached with it, and end.
+	FinishAt(end int64)
+	// Records is how many it has sent.
+	Records() int64
+	// Lag is how many offsets the end of the log, seen last, is ahead; negative: not known.
+	Lag() int64
 }
 
 // Feeder sends source records. What comes of it is StreamFailed.

@@ -16,7 +16,7 @@ func (m *Machine) resetNeeded(ev ResetNeeded) error {
 	if err := m.undoRestored(t); err != nil {
 		return err
 	}
-	m.send(protocol.Reset{
+	m.tell(t, protocol.Reset{
 		ID: tb.resetting, Task: t.id.String(), Epoch: t.epoch, Table: tb.stream.Name,
 		Stream: ev.Stream, NextOffset: ev.Start, Code: ev.Code, Message: ev.Message,
 	})
@@ -30,7 +30,9 @@ func (m *Machine) undoRestored(t *task) error {
 	if t.state < Restored || t.awaiting == 0 {
 		return nil
 	}
-	m.do(DropInStream{Stream: t.firstStream()})
+	if len(t.former) == 0 { // promoted is more than that, and stays
+		m.do(DropInStream{Stream: t.firstStream()})
+	}
 	t.void, t.awaiting = t.awaiting, 0
 	if t.state == Restored {
 		return t.move(onReset)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,23 +49,44 @@ type Runner struct {
 
 	// gates is what Deliver and Delivered read from other goroutines.
 	gates sync.Map // stream -> *gate.Gate
+	// copies is what Copies reads, and replays where it finds their lags.
+	copies  atomic.Pointer[[]copied]
+	replays sync.Map // stream -> Replay
 }
 
-// lane is a stream of a living epoch: its gate and the replay or feed behind it. mark is a gate of its
-// own for the last message in the stream, so that it can be taken back without the frames.
+// lane is a stream of a living epoch: its gate and the replay or feed behind it. Each message in the
+// stream has a gate of its own, so that it can be taken back without the frames.
 type lane struct {
 	conn  ConnID
 	epoch uint32
 	gate  *gate.Gate
-	mark  *gate.Gate
+	marks []*gate.Gate
 	stop  func()
+
+	replay     Replay // nil: none was started
+	checkpoint string // that it began at
+	counted    int64  // records that it had sent when the take-over of its copy began
 }
 
-// unsay drops the message in the stream that has not been sent.
+// unsay drops the last message in the stream, if it has not been sent.
 func (l *lane) unsay() {
-	if l != nil && l.mark != nil {
-		l.mark.Close()
+	if l == nil || len(l.marks) == 0 {
+		return
 	}
+	last := len(l.marks) - 1
+	l.marks[last].Close()
+	l.marks = l.marks[:last]
+}
+
+// handOver stops the replay behind a lane, without the frames that are queued, and says what they, or
+// else the store, are complete up to.
+func (l *lane) handOver() string {
+	l.gate.Pause()
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+	return cmp.Or(l.gate.Checkpoint(), l.checkpoint)
 }
 
 // NewRunner makes a Runner. The ports report back through Post.
@@ -234,12 +256,7 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 		close(ev)
 		return
 	}
-	if rec, ok := ev.(Received); ok {
-		if c, ok := rec.Message.(protocol.Commit); ok {
-			rec.Delivered = r.delivered(rec.Conn, c)
-			ev = rec
-		}
-	}
+	ev = r.informed(ev)
 	effects, err := r.machine.Step(r.now(), ev)
 	if err != nil {
 		r.log.Error("event refused", "event", fmt.Sprintf("%T", ev), "error", err)
@@ -257,6 +274,42 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 	}
 	status := r.machine.Status()
 	r.status.Store(&status)
+	r.noteCopies()
+}
+
+// informed adds what the data path knows.
+func (r *Runner) informed(ev Event) Event {
+	switch ev := ev.(type) {
+	case Received:
+		if c, ok := ev.Message.(protocol.Commit); ok {
+			ev.Delivered = r.delivered(ev.Conn, c)
+			return ev
+		}
+	case Reached:
+		if l := r.lanes[ev.Stream]; l != nil {
+			ev.Records -= l.counted
+			return ev
+		}
+	case Assigned:
+		ev.Uncommitted = map[TaskID]bool{}
+		for id, t := range r.machine.tasks {
+			if r.uncommitted(t) {
+				ev.Uncommitted[id] = true
+			}
+		}
+		return ev
+	}
+	return ev
+}
+
+// uncommitted says whether records were delivered whose position is not committed.
+func (r *Runner) uncommitted(t *task) bool {
+	for _, s := range t.sources {
+		if r.records(s.Stream) > t.positions[s.Topic] {
+			return true
+		}
+	}
+	return false
 }
 
 // delivered is what the worker has been sent of each source of a commit's task. The commit was sent
@@ -283,10 +336,8 @@ func (r *Runner) owes() bool {
 		return true
 	}
 	for _, t := range r.machine.tasks {
-		for _, s := range t.sources {
-			if r.records(s.Stream) > t.positions[s.Topic] {
-				return true
-			}
+		if r.uncommitted(t) {
+			return true
 		}
 	}
 	return false

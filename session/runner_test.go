@@ -82,6 +82,7 @@ func (k *fakeKafka) Join(Prepared) {
 	k.runner.Post(Assigned{Generation: 1, MemberID: "m", Active: []TaskID{task0}})
 }
 func (k *fakeKafka) Release([]TaskID) {}
+func (k *fakeKafka) Drain()           {}
 func (k *fakeKafka) TakeOver(context.Context, TaskID) (TakeOver, error) {
 	return TakeOver{Positions: map[string]int64{"in": 10}, Ends: map[string]int64{"t": 0}}, nil
 }
@@ -94,10 +95,21 @@ func (k *fakeKafka) Leave(context.Context) error { return nil }
 
 type fakeRestorer struct{ *fakeKafka }
 
-func (k fakeRestorer) Start(e StartRestore, _ *gate.Gate) func() {
-	k.runner.Post(Reached{Stream: e.Table.Stream})
-	return func() {}
+func (k fakeRestorer) Start(e StartRestore, _ *gate.Gate) Replay {
+	k.runner.Post(Reached{Stream: e.Table.Stream, End: e.End})
+	return fakeReplay{k.runner, e.Table.Stream}
 }
+
+// fakeReplay is always at every end.
+type fakeReplay struct {
+	runner *Runner
+	stream uint32
+}
+
+func (fakeReplay) Stop()              {}
+func (fakeReplay) Records() int64     { return 0 }
+func (fakeReplay) Lag() int64         { return 0 }
+func (r fakeReplay) FinishAt(n int64) { r.runner.Post(Reached{Stream: r.stream, End: n}) }
 
 type fakeFeeder struct{ *fakeKafka }
 

@@ -87,7 +87,17 @@ func (s *script) short(e Effect) string {
 	case Produce:
 		s.ops["produce"+e.Task.String()] = e.Op
 		return fmt.Sprintf("produce %s", e.Task)
+	case DrainGroup:
+		return "drain the group"
+	case FinishRestore:
+		return fmt.Sprintf("finish %d at %d", e.Stream, e.End)
 	case StartRestore:
+		if e.From != 0 {
+			return fmt.Sprintf("go on %s %s from stream %d, %q", e.Task, e.Table.Name, e.From, e.Checkpoint)
+		}
+		if e.Copy {
+			return fmt.Sprintf("follow %s %s from %q", e.Task, e.Table.Name, e.Checkpoint)
+		}
 		return fmt.Sprintf("restore %s %s from %q to %d", e.Task, e.Table.Name, e.Checkpoint, e.End)
 	case StartFeed:
 		if e.Paused {
@@ -111,6 +121,9 @@ func brief(m protocol.Message) string {
 		if f := v.FieldByName(name); f.IsValid() && !f.IsZero() {
 			words = append(words, fmt.Sprint(f.Interface()))
 		}
+	}
+	if a, ok := m.(protocol.Assign); ok && a.Role == protocol.RoleStandby {
+		words = append(words, "standby")
 	}
 	return strings.Join(words, " ")
 }

@@ -8,13 +8,34 @@ import (
 	"github.com/pillion/pillion/protocol/frame"
 )
 
+// wish is what the last sync wants us to do with a task. A task that is on its way back to the group
+// becomes it afterwards.
+type wish int
+
+const (
+	letGo wish = iota
+	beActive
+	beStandby
+)
+
+// former is an epoch that a promoted or demoted has ended, and that the worker may not have left yet:
+// until it speaks of the new one, what is queued of the old one still goes out, in front of that message.
+type former struct {
+	epoch   uint32
+	streams []uint32
+	place   uint32 // the stream whose place in the data queue messages take; 0: it had no tables
+}
+
 // task is one task of ours, and what its present epoch has at the worker.
 type task struct {
 	id    TaskID
 	set   *PreparedSet // nil for a global table
 	state State
+	want  wish
+	// claimed: a sync has made us its active, and we have not let go since: the group claims it for us.
+	claimed bool
 
-	again      bool // assigned anew while it is being revoked: opened again after the release
+	began      time.Time // when the sync gave it to us as its active, or its last epoch failed
 	revokeCode string
 	retryAt    time.Time // of the next open or release
 	waitsSync  bool      // a step of Kafka waits for the next Assigned
@@ -33,7 +54,10 @@ type task struct {
 	tables   []*table
 	outputs  []protocol.OutputStream
 	awaiting int64     // id of the request that the worker owes an answer to; 0: none
-	void     int64     // id of the last restored that a reset has undone
+	void     int64     // id of the last restored or promoted that a reset has undone
+	former   []former  // oldest first
+	promoted bool      // the epoch began so
+	whole    bool      // the stores of the last epoch were whole at its end
 	deadline time.Time // of a revoke
 
 	commits []*commit // in the order received; the first one is under way
@@ -45,9 +69,12 @@ type table struct {
 	reached   bool
 	head      int64 // of a changelog: where the next write must land, when nobody else writes
 	resetting int64 // id of the reset that the worker owes an answer to
+
+	replayed   int64  // records of the replay, when it reached its end; of a copy, since it is ours
+	checkpoint string // of the last commit that wrote to it; empty: none did in this epoch
 }
 
-func (t *task) whole() bool {
+func (t *task) reached() bool {
 	for _, tb := range t.tables {
 		if !tb.reached {
 			return false
@@ -65,11 +92,19 @@ func (t *task) firstStream() uint32 {
 }
 
 // open says whether the worker has the task under a living epoch.
-func (t *task) open() bool { return t.state >= Opening && t.state <= Revoking }
+func (t *task) open() bool { return t.state >= Shadowing && t.state <= Revoking }
+
+// copied says whether the worker has the task as a standby.
+func (t *task) copied() bool { return t.state >= Shadowing && t.state <= Demoting }
+
+// copyOnly says that we are no more than a standby of the task: the group has no claim of ours.
+func (t *task) copyOnly() bool {
+	return (t.state == Idle || t.state == Shadowing) && !t.claimed
+}
 
 // steady says that the tables are whole and the worker, too, knows it: of a task that is Ready or
 // Running.
-func (t *task) steady() bool { return t.whole() && t.awaiting == 0 }
+func (t *task) steady() bool { return t.reached() && t.awaiting == 0 }
 
 func (t *task) streams() []uint32 {
 	ids := make([]uint32, 0, len(t.tables)+len(t.sources)+len(t.outputs))

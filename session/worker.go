@@ -55,7 +55,11 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 	told := same && sameTerms(*m.prepared, ev.Prepared)
 	m.prepared = &ev.Prepared
 	for _, t := range m.tasks {
-		t.set, t.outdated = m.prepared.set(t.id.Set), t.outdated || !same
+		set := m.prepared.set(t.id.Set)
+		if t.state == Idle && !reflect.DeepEqual(t.set, set) {
+			t.waitsSync = true // what the group wants of the set as it is now is not known yet
+		}
+		t.set, t.outdated = set, t.outdated || !same
 	}
 	globals := map[TaskID]*task{}
 	for _, g := range ev.Prepared.Globals {
@@ -74,6 +78,7 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 func (m *Machine) dropUndeclared() error {
 	for _, t := range m.all() {
 		if !t.id.Global && t.set == nil {
+			t.want = letGo
 			if err := m.revoke(t, protocol.CodeRebalance, m.cfg.RevokeTimeout); err != nil {
 				return err
 			}
@@ -167,7 +172,10 @@ func (m *Machine) workerGone() {
 			_ = t.move(onGone)
 		}
 		m.forgetStreams(t)
+		_ = t.unshadowed()
+		t.began = time.Time{}
 	}
+	clear(m.kept)
 	m.worker = nil
 	m.setGlobals(map[TaskID]*task{})
 	m.graceUntil = m.now.Add(m.cfg.WorkerGrace)
@@ -180,10 +188,12 @@ func (m *Machine) closeStreams(t *task) {
 }
 
 func (m *Machine) forgetStreams(t *task) {
+	m.forgetFormer(t)
 	for _, id := range t.streams() {
 		delete(m.streams, id)
 		m.do(ForgetStream{Stream: id})
 	}
+	t.whole = t.whole || t.epoch != 0 && t.reached()
 	t.sources, t.tables, t.outputs, t.awaiting = nil, nil, nil, 0
 	delete(m.epochs, t.epoch)
 }
@@ -244,6 +254,9 @@ func (m *Machine) breach(code, message string) {
 func (m *Machine) workerError(e protocol.Error) error {
 	m.logChatter("the worker reports an error", "code", e.Code, "task", clip(e.Task), "error", clip(e.Message))
 	t := m.living(e.Task, e.Epoch)
+	if t == nil {
+		t = m.leftBehind(e.Task, e.Epoch)
+	}
 	if t == nil && e.Task == "" {
 		t = m.asked(e.Re)
 	}
@@ -261,6 +274,11 @@ func (m *Machine) streamFailed(ev StreamFailed) error {
 		return nil
 	}
 	if ev.Reopen {
+		t.retryAt = m.now.Add(m.cfg.RetryDelay)
+		return m.fail(t, ev.Code, ev.Message)
+	}
+	if t.copyOnly() { // what others process does not end for a copy
+		m.logChatter("a copy cannot go on", "task", t.id.String(), "code", ev.Code, "error", ev.Message)
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 		return m.fail(t, ev.Code, ev.Message)
 	}

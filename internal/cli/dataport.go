@@ -18,7 +18,7 @@ import (
 // restorePort is the session's Restorer.
 type restorePort struct{ manager *restore.Manager }
 
-func (p restorePort) Start(e session.StartRestore, g *gate.Gate) func() {
+func (p restorePort) Start(e session.StartRestore, g *gate.Gate) session.Replay {
 	kind := restore.Changelog
 	switch e.Table.Kind {
 	case protocol.TableSource:
@@ -36,8 +36,8 @@ func (p restorePort) Start(e session.StartRestore, g *gate.Gate) func() {
 // restoreEvents turns what a replay tells into events.
 type restoreEvents struct{ post func(session.Event) }
 
-func (h restoreEvents) Reached(r restore.Request, _ string) {
-	h.post(session.Reached{Stream: r.Stream})
+func (h restoreEvents) Reached(r restore.Request, _ string, records int64) {
+	h.post(session.Reached{Stream: r.Stream, End: r.End, Records: records})
 }
 
 func (h restoreEvents) Reset(r restore.Request, code, message string, start int64) {

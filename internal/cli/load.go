@@ -129,14 +129,11 @@ func (s *Settings) check(given map[string]string) error {
 	if s.ProcessingGuarantee == "exactly_once" {
 		return usagef("processing_guarantee exactly_once is not built yet: use at_least_once")
 	}
-	if s.NumStandbyReplicas > 0 {
-		return usagef("num_standby_replicas is %d, but standby copies are not built yet: leave it at 0", s.NumStandbyReplicas)
-	}
 	if s.MaxWarmupReplicas > 0 {
-		return usagef("max_warmup_replicas (%s) belongs to standby copies, which are not built yet: leave it out", given["max_warmup_replicas"])
+		return usagef("max_warmup_replicas (%s) belongs to copies that warm up before a task moves to them, which are not built yet: leave it out", given["max_warmup_replicas"])
 	}
 	if s.AcceptableRecoveryLag != "" {
-		return usagef("acceptable_recovery_lag (%s) belongs to standby copies, which are not built yet: leave it out", given["acceptable_recovery_lag"])
+		return usagef("acceptable_recovery_lag (%s) belongs to copies that warm up before a task moves to them, which are not built yet: leave it out", given["acceptable_recovery_lag"])
 	}
 	if s.RevokeTimeout < time.Millisecond {
 		return usagef("revoke_timeout is %v, must be at least 1ms", s.RevokeTimeout)

@@ -105,7 +105,9 @@ func (c *sidecar) makeDataPath() (err error) {
 	c.locator = newLocator(func(ctx context.Context, group string) (groupclient.View, error) {
 		return groupclient.Describe(ctx, c.client, group)
 	})
-	c.group = &groupPort{settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics, locator: c.locator}
+	c.group = &groupPort{
+		settings: c.settings, client: c.client, log: c.log, post: post, metrics: c.metrics, locator: c.locator, copies: c.copies,
+	}
 	if c.fetcher, err = fetch.New(fetch.Config{Client: c.client, Logger: c.log.Named("fetch")}); err != nil {
 		return err
 	}
@@ -123,6 +125,15 @@ func (c *sidecar) makeDataPath() (err error) {
 		Client: c.client, Compression: c.settings.CompressionType, Logger: c.log.Named("produce"),
 	})
 	return err
+}
+
+// copies is what the group hears of the tables that the worker keeps without being their active.
+func (c *sidecar) copies() []groupclient.Copy {
+	var list []groupclient.Copy
+	for _, copy := range c.runner.Copies() {
+		list = append(list, groupclient.Copy{Task: groupTask(copy.Task), Lag: copy.Lag})
+	}
+	return list
 }
 
 // Run serves until the session ends (after drain, or because Kafka refuses for good) or ctx ends.

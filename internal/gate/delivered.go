@@ -8,10 +8,12 @@ const (
 	countAt      = 12
 	baseAt       = 16
 	nextAt       = 24
+	pointSizeAt  = 44
 	headerSize   = 48
 	hasTimes     = 1
 	hasDeltas    = 4
 	lengthsBytes = 4 + 4 // of a record's key and value
+	maxPoint     = 128   // bytes of a checkpoint
 )
 
 // noteDelivered remembers how far the frame reaches. It runs before the frame can be written, so that
@@ -22,6 +24,10 @@ func (g *Gate) noteDelivered(frame []byte) {
 	}
 	le := binary.LittleEndian
 	g.delivered = int64(le.Uint64(frame[nextAt:]))
+	if size := int(le.Uint32(frame[pointSizeAt:])); size > 0 && size <= maxPoint && size <= len(frame)-headerSize {
+		// The frame's bytes are used again when it is sent.
+		g.pointSize = copy(g.point[:], frame[len(frame)-size:])
+	}
 	n := int(le.Uint32(frame[countAt:]))
 	if n == 0 {
 		return
@@ -53,4 +59,12 @@ func (g *Gate) Records() int64 {
 	g.credit.mu.Lock()
 	defer g.credit.mu.Unlock()
 	return g.records
+}
+
+// Checkpoint is that of the last frame queued that had one, or empty: what the worker's store will be
+// complete up to.
+func (g *Gate) Checkpoint() string {
+	g.credit.mu.Lock()
+	defer g.credit.mu.Unlock()
+	return string(g.point[:g.pointSize])
 }

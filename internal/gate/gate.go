@@ -49,6 +49,8 @@ type Gate struct {
 	paused    bool
 	delivered int64
 	records   int64
+	point     [maxPoint]byte
+	pointSize int
 }
 
 // New makes an open gate of an epoch on a connection's credit.

@@ -19,7 +19,7 @@ import (
 var actions = map[string]func(p *player, do object){
 	"give":     (*player).give,
 	"take":     func(p *player, do object) { p.take(text(do, "take")) },
-	"stand_by": func(p *player, do object) { p.take(text(do, "stand_by")) },
+	"stand_by": (*player).standBy,
 	"land": func(p *player, do object) {
 		for _, id := range do["land"].([]any) {
 			p.land(number(object{"id": id}, "id"))
@@ -75,6 +75,7 @@ func (p *player) give(do object) {
 	w.mu.Lock()
 	leaving := w.leaving[t]
 	delete(w.leaving, t)
+	delete(w.standby, t)
 	w.active[t] = true
 	w.mu.Unlock()
 	if leaving {
@@ -92,6 +93,20 @@ func (p *player) take(name string) {
 	w.mu.Lock()
 	w.leaving[t] = w.active[t]
 	delete(w.active, t)
+	delete(w.standby, t)
+	w.mu.Unlock()
+	w.sync()
+}
+
+// standBy makes the member a standby; what it was the active of it is to let go of.
+func (p *player) standBy(do object) {
+	t := taskID(text(do, "stand_by"))
+	w := p.world
+	w.is(t, nil, numbers(do["ends"]))
+	w.mu.Lock()
+	w.leaving[t] = w.active[t]
+	delete(w.active, t)
+	w.standby[t] = true
 	w.mu.Unlock()
 	w.sync()
 }
@@ -167,6 +182,7 @@ func (p *player) lose(do object) {
 	w := p.world
 	w.mu.Lock()
 	clear(w.active)
+	clear(w.standby)
 	clear(w.leaving)
 	w.mu.Unlock()
 	w.post(session.GroupLost{Code: text(do, "lose"), Message: "the membership was lost"})

@@ -122,6 +122,7 @@ func (p *player) hear(l *line) {
 		p.push(p.at)
 		want := p.frame(l.bytes(p.t), p.taskOf(l))
 		p.expect("data", func(i item) bool { return bytes.Equal(i.frame, want) })
+		p.points[p.streams[int64(l.Frame.Stream)]] = l.Frame.Checkpoint
 	default:
 		p.hearMessage(l)
 	}
@@ -139,6 +140,8 @@ func (p *player) hearMessage(l *line) {
 		p.progress(p.real(l.Message, true))
 	case "restored":
 		p.reach(text(l.Message, "task"))
+	case "promoted":
+		p.finish(text(l.Message, "task"))
 	case "reset":
 		p.reset(l.Message)
 	}
@@ -165,6 +168,14 @@ func (p *player) heard(l *line, got object) {
 		if p.connections == 1 {
 			await(p, p.world.joins, "the join")
 		}
+	case "committed":
+		points, _ := got["checkpoints"].(object)
+		for table := range points {
+			p.points[int64(p.table(text(got, "task"), table))] = text(points, table)
+		}
+	case "promoted", "demoted":
+		p.succeed(got)
+		fallthrough
 	case "assign":
 		p.tasks[text(got, "task")] = got
 		for _, field := range []string{"sources", "tables", "outputs"} {
@@ -227,7 +238,35 @@ func (p *player) reach(task string) {
 	for _, v := range tables {
 		if f := p.flow(uint32(number(v.(object), "stream"))); !f.reached {
 			f.reached = true
-			p.world.post(session.Reached{Stream: f.stream})
+			p.world.post(session.Reached{Stream: f.stream, End: f.end})
+		}
+	}
+}
+
+// finish takes the replays of a copy to the ends that the session names.
+func (p *player) finish(task string) {
+	tables, _ := p.tasks[task]["tables"].([]any)
+	for _, v := range tables {
+		f := p.flow(uint32(number(v.(object), "stream")))
+		end := await(p, f.finish, "the end of the copy")
+		if want := p.world.end(taskID(task), text(v.(object), "name")); end != want {
+			p.fail("the copy goes on to %d, want %d", end, want)
+		}
+		p.world.post(session.Reached{Stream: f.stream, End: end})
+	}
+}
+
+// succeed gives the streams of a new epoch what is known of those of the former one.
+func (p *player) succeed(got object) {
+	before, _ := p.tasks[text(got, "task")]["tables"].([]any)
+	tables, _ := got["tables"].([]any)
+	for i, v := range tables {
+		was, is := number(before[i].(object), "stream"), number(v.(object), "stream")
+		p.points[is], p.opened[uint32(is)] = p.points[was], p.points[was]
+	}
+	for stream := range p.flows {
+		if p.owner[int64(stream)] == text(got, "task") {
+			delete(p.flows, stream)
 		}
 	}
 }

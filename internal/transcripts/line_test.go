@@ -29,6 +29,7 @@ type line struct {
 	Frame   *struct {
 		Kind          string
 		Stream, Epoch uint32
+		Checkpoint    string
 	}
 	Hex     string
 	Close   json.RawMessage

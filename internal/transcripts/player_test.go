@@ -54,6 +54,7 @@ type connection struct {
 	writes  map[int64][][]byte
 	commits map[int64]object
 	opened  map[uint32]string // checkpoints that opened named
+	points  map[int64]string  // checkpoints of the stores, by the sidecar's stream
 }
 
 func (p *player) play() {
@@ -101,7 +102,7 @@ func (p *player) connect() {
 	p.connection = &connection{
 		ws: p.dial(), items: make(chan item, 9999), pongs: make(chan string, 9), credit: map[string]int64{}, renaming: *newRenaming(),
 		tasks: map[string]object{}, owner: map[int64]string{}, flows: map[uint32]*flow{}, pushed: map[int]bool{},
-		writes: map[int64][][]byte{}, commits: map[int64]object{}, opened: map[uint32]string{},
+		writes: map[int64][][]byte{}, commits: map[int64]object{}, opened: map[uint32]string{}, points: map[int64]string{},
 	}
 	c := p.connection
 	c.ws.SetPongHandler(func(mark string) error { c.pongs <- mark; return nil })

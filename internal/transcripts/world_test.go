@@ -23,6 +23,7 @@ type world struct {
 
 	mu         sync.Mutex
 	active     map[session.TaskID]bool
+	standby    map[session.TaskID]bool
 	leaving    map[session.TaskID]bool // taken away, not let go yet
 	positions  map[session.TaskID]map[string]int64
 	ends       map[session.TaskID]map[string]int64
@@ -56,11 +57,13 @@ type flow struct {
 	gate    *gate.Gate
 	frames  chan []byte
 	reached bool
+	end     int64
+	finish  chan int64 // of a copy that is to end
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{
-		t: t, active: map[session.TaskID]bool{}, leaving: map[session.TaskID]bool{},
+		t: t, active: map[session.TaskID]bool{}, standby: map[session.TaskID]bool{}, leaving: map[session.TaskID]bool{},
 		positions: map[session.TaskID]map[string]int64{}, ends: map[session.TaskID]map[string]int64{}, back: make(chan struct{}),
 		prepares: make(chan chan error, 9), joins: make(chan session.Prepared, 9), produces: make(chan *call, 9),
 		commits: make(chan *call, 9), releases: make(chan session.TaskID, 9), flows: make(chan *flow, 99),
@@ -168,6 +171,8 @@ func (w *world) Locate(_ context.Context, ask session.Whereabouts) (protocol.Loc
 }
 
 // CommitReleased must name the positions that were committed last.
+func (w *world) Drain() {}
+
 func (w *world) Confirm(context.Context, session.TaskID) error { return nil }
 
 func (w *world) CommitReleased(_ context.Context, t session.TaskID, next map[string]int64) error {
@@ -183,15 +188,30 @@ func (w *world) Leave(context.Context) error { return nil }
 
 type restorer struct{ *world }
 
-func (w restorer) Start(e session.StartRestore, g *gate.Gate) func() {
+func (w restorer) Start(e session.StartRestore, g *gate.Gate) session.Replay {
 	w.mu.Lock()
 	end := w.ends[e.Task][e.Table.Name]
 	w.mu.Unlock()
-	if e.End != end || e.Follow == (e.Table.Kind == protocol.TableChangelog) {
+	if e.Copy {
+		end = session.NoEnd
+	}
+	if e.End != end || e.Follow != (e.Copy || e.Table.Kind != protocol.TableChangelog) {
 		w.t.Errorf("the replay of %+v does not go to %d", e, end)
 	}
-	return w.start(&flow{stream: e.Table.Stream, restore: &e, gate: g})
+	f := &flow{stream: e.Table.Stream, restore: &e, gate: g, end: e.End, finish: make(chan int64, 9)}
+	return replay{f, w.start(f)}
 }
+
+// replay is a flow as the session knows it.
+type replay struct {
+	*flow
+	stop func()
+}
+
+func (r replay) Stop()              { r.stop() }
+func (r replay) FinishAt(end int64) { r.finish <- end }
+func (replay) Records() int64       { return 0 }
+func (replay) Lag() int64           { return 0 }
 
 type feeder struct{ *world }
 
@@ -222,7 +242,7 @@ func (w *world) start(f *flow) func() {
 func (w *world) sync() {
 	w.mu.Lock()
 	w.generation++
-	ev := session.Assigned{Generation: w.generation, MemberID: "me", Active: slices.Collect(maps.Keys(w.active))}
+	ev := session.Assigned{Generation: w.generation, MemberID: "me", Active: slices.Collect(maps.Keys(w.active)), Standby: slices.Collect(maps.Keys(w.standby))}
 	w.mu.Unlock()
 	w.post(ev)
 }
