@@ -88,7 +88,7 @@ func (m *Machine) maybePromoted(t *task) error {
 	})
 	t.promoted = true
 	took := m.took("promoted", t)
-	m.log("info", "task promoted", "task", t.id.String(), "epoch", t.epoch, "replayed", took.Records, "took", took.Took.String())
+	m.log("info", "task promoted", "task", t.id.String(), "epoch", t.epoch, "generation", m.generation, "replayed", took.Records, "took", took.Took.String())
 	return nil
 }
 

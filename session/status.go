@@ -68,5 +68,5 @@ func (m *Machine) running(t *task) {
 	if !t.promoted {
 		took = m.took("restored", t)
 	}
-	m.log("info", "task running", "task", t.id.String(), "epoch", t.epoch, "replayed", took.Records, "took", took.Took.String())
+	m.log("info", "task running", "task", t.id.String(), "epoch", t.epoch, "generation", m.generation, "replayed", took.Records, "took", took.Took.String())
 }
