@@ -89,7 +89,7 @@ func (g *gang) settled(names ...string) {
 		running, standby := 0.0, 0.0
 		for _, name := range names {
 			running += g.pairs[name].metric("pillion_tasks", `state="running"`)
-			standby += g.pairs[name].metric("pillion_tasks", `state="standby"`)
+			standby += g.pairs[name].metric("pillion_tasks", `state="shadowing"`)
 		}
 		return running == float64(g.partitions) && standby == float64(int(g.partitions)*replicas)
 	})

@@ -212,7 +212,7 @@ func TestTwoOfFourDie(t *testing.T) {
 	g := newGang(t, oneBroker(t), 4, append([]string{"--num-standby-replicas", "2"}, quick...)...)
 	f := g.feed(0)
 	g.join("a", "b", "c", "d")
-	until(t, "all share the tasks", func() bool { return g.metricOf("standby") == 8 && g.metricOf("running") == 4 })
+	until(t, "all share the tasks", func() bool { return g.metricOf("shadowing") == 8 && g.metricOf("running") == 4 })
 	g.flowing(2000)
 
 	had := append(g.owns("a"), g.owns("b")...)
