@@ -56,6 +56,7 @@ type Group struct {
 	reach    reach
 	counts   map[string]int32 // partition counts seen last, by topic
 	next     time.Time        // of the next heartbeat
+	outdated bool             // the share of a returning static member is of another declaration
 	said     []string         // warnings of the plan made last
 	limit    limit            // of the group's record
 	synced   int32            // generation of the last sync; -1: none since the last loss

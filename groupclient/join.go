@@ -36,6 +36,7 @@ func (g *Group) join(ctx context.Context) {
 			g.refuse(err)
 			return
 		}
+		g.lookBack(ctx, request)
 		g.request = request
 	}
 	waiting := fmt.Sprintf("group %q is rebalancing: waiting for its other members (one that died is waited for until its session of up to %s ends)",

@@ -303,7 +303,22 @@ func TestStaticMembershipOnFake(t *testing.T) {
 		t.Errorf("the same member id %q", b.MemberID)
 	}
 	second.takeAll(t, b.Active)
-	if err := second.Leave(t.Context()); err != nil {
+	second.stop()
+	returnsWithMore(t, f.Addrs(), static)
+}
+
+// returnsWithMore is a static member that comes back with one more source. The coordinator gives it the
+// old share without a rebalance; it has to ask for a new plan by itself.
+func returnsWithMore(t *testing.T, addrs []string, static func(*Config)) {
+	t.Helper()
+	kafkatest.CreateTopic(t, addrs, "more", 2, nil)
+	third := run(t, addrs, "app", static)
+	d := counting()
+	d.Sets = append(d.Sets, DeclaredSet{Name: "more", Sources: []string{"more"}})
+	third.share(t, d)
+	c := third.assigned(t, "the tasks of both sets", has(6))
+	third.takeAll(t, c.Active)
+	if err := third.Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

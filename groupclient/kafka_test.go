@@ -132,9 +132,8 @@ func TestStaticMembershipOnKafka(t *testing.T) {
 		t.Errorf("was %+v, is %+v", a, b)
 	}
 	second.takeAll(t, b.Active)
-	if err := second.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
+	second.stop()
+	returnsWithMore(t, addrs, static)
 	kafkatest.WaitGroup(t, addrs, "app", func(g kafkatest.Group) bool { return len(g.Members) == 0 })
 }
 

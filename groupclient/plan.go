@@ -122,6 +122,7 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 		}
 	}
 	g.adopt(a.Active)
+	g.catchUp()
 	owned := len(g.owned)
 	g.mu.Unlock()
 	g.request, g.failures = nil, 0

@@ -106,6 +106,8 @@ type worker struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	busy   sync.WaitGroup
+	leads  atomic.Bool  // the newest generation
+	losses atomic.Int32 // of the membership
 
 	mu    sync.Mutex
 	again chan struct{}          // closed at each assignment
@@ -134,6 +136,7 @@ func (w *worker) kill() {
 }
 
 func (w *worker) Assigned(a Assignment) {
+	w.leads.Store(a.Leader)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.again)
@@ -151,6 +154,7 @@ func (w *worker) Assigned(a Assignment) {
 }
 
 func (w *worker) Lost(string, error) {
+	w.losses.Add(1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for t, at := range w.open {
@@ -216,6 +220,25 @@ func (w *worker) work(ctx context.Context, t Task, at *assignedTask, every, ling
 	w.Release(t)
 }
 
+// drain lets go of one task after the other, and gives up on a connection that is cut.
+func (w *worker) drain() {
+	w.Drain()
+	w.mu.Lock()
+	for _, at := range w.open {
+		at.once.Do(func() { close(at.revoke) })
+	}
+	w.mu.Unlock()
+	for range 100 {
+		w.mu.Lock()
+		left := len(w.open)
+		w.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // persist repeats after a rebalance. False: the task is over.
 func (w *worker) persist(ctx context.Context, do func() error) bool {
 	for {
@@ -269,7 +292,7 @@ func (s *simulation) grow() {
 
 // step is one thing that happens to the group.
 func (s *simulation) step() {
-	what := s.rnd.IntN(6)
+	what := s.rnd.IntN(9)
 	if len(s.workers) == 0 || what < 2 && len(s.workers) < 6 {
 		s.grow()
 		return
@@ -277,6 +300,16 @@ func (s *simulation) step() {
 	i := s.rnd.IntN(len(s.workers))
 	w := s.workers[i]
 	switch what {
+	case 6:
+		loading := time.Duration(s.rnd.Int64N(int64(3 * time.Second)))
+		s.note("the coordinator moves, loading %s", loading)
+		s.move(loading)
+	case 7:
+		s.note("drain %d", i)
+		w.drain()
+		_ = w.Leave(s.t.Context())
+		w.kill()
+		s.workers = slices.Delete(s.workers, i, i+1)
 	case 2, 3:
 		s.note("end %d, leaving: %v", i, what == 3)
 		if what == 3 {
