@@ -49,17 +49,28 @@ func (r *Runner) Copies() []Copy {
 	if list == nil {
 		return nil
 	}
-	copies := make([]Copy, 0, len(*list))
-	for _, c := range *list {
+	return lagging(*list, func(stream uint32) int64 {
+		if replay, ok := r.replays.Load(stream); ok {
+			return replay.(Replay).Lag()
+		}
+		return -1
+	})
+}
+
+// Copies is Runner.Copies for who drives a Machine without a Runner: lag says how far behind the replay of a
+// stream is, negative when that is not known.
+func (m *Machine) Copies(lag func(stream uint32) int64) []Copy { return lagging(m.copies(), lag) }
+
+// lagging gives each copy the lag of its table that is furthest behind.
+func lagging(list []copied, lagOf func(stream uint32) int64) []Copy {
+	copies := make([]Copy, 0, len(list))
+	for _, c := range list {
 		lag := int64(-1)
 		if c.kept {
 			lag = 0
 		}
 		for i, stream := range c.streams {
-			one := int64(-1)
-			if replay, ok := r.replays.Load(stream); ok {
-				one = replay.(Replay).Lag()
-			}
+			one := lagOf(stream)
 			if i == 0 || one < 0 || lag >= 0 && one > lag {
 				lag = one
 			}
