@@ -21,6 +21,7 @@ const (
 	codeCoordinatorUnavailable = 15
 	codeNotCoordinator         = 16
 	codeTopicExists            = 36
+	codeBadReplicationFactor   = 38
 	codeNotController          = 41
 )
 

@@ -35,7 +35,7 @@ func (c *Client) CreateTopics(ctx context.Context, specs ...TopicSpec) map[strin
 				failure = nil
 			}
 			results[spec.Name] = failure
-			if Retriable(failure) {
+			if Retriable(failure) || tooFewBrokers(failure) && attempt < fewBrokersAttempts {
 				again = append(again, spec)
 			}
 		}
@@ -45,6 +45,17 @@ func (c *Client) CreateTopics(ctx context.Context, specs ...TopicSpec) map[strin
 	}
 	c.awaitLeaders(ctx, results)
 	return results
+}
+
+// fewBrokersAttempts is how often creation is tried while there are fewer brokers than the default
+// replication factor: about five seconds.
+const fewBrokersAttempts = 10
+
+// tooFewBrokers tells of what may pass by itself: brokers that have just started, or that were too busy
+// to be heard, are fenced for a moment, and do not count.
+func tooFewBrokers(err error) bool {
+	code, _ := CodeOf(err)
+	return code == codeBadReplicationFactor
 }
 
 func (c *Client) createTopics(ctx context.Context, specs []TopicSpec) (map[string]error, error) {

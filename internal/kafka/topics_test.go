@@ -80,3 +80,18 @@ func TestCreateTopicsThatFails(t *testing.T) {
 		}
 	})
 }
+
+// Brokers are fenced for a moment when they have just started: there are fewer than the default factor.
+func TestCreateTopicsWaitsForBrokers(t *testing.T) {
+	k := newCluster(t)
+	c := k.client(t)
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidReplicationFactor, Count: 2})
+	if err := c.CreateTopics(t.Context(), TopicSpec{Name: "new", Partitions: 1})["new"]; err != nil {
+		t.Errorf("fenced twice: %v", err)
+	}
+	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidReplicationFactor, Count: 1000})
+	err := c.CreateTopics(deadline(t, 300*time.Millisecond), TopicSpec{Name: "never", Partitions: 1})["never"]
+	if code, _ := CodeOf(err); code != codeBadReplicationFactor {
+		t.Errorf("fenced for long: %v", err)
+	}
+}
