@@ -105,6 +105,7 @@ func (s *sidecar) Prepare(_ context.Context, group string, _ protocol.Hello) (se
 
 func (s *sidecar) Join(session.Prepared)       { s.joined <- struct{}{} }
 func (s *sidecar) Release(t []session.TaskID)  { s.gone <- t }
+func (s *sidecar) Drain()                      {}
 func (s *sidecar) Leave(context.Context) error { return nil }
 func (s *sidecar) TakeOver(context.Context, session.TaskID) (session.TakeOver, error) {
 	return session.TakeOver{Positions: map[string]int64{"in": 0}, Ends: map[string]int64{"t": 0}}, nil
@@ -121,10 +122,17 @@ func (s *sidecar) Produce(context.Context, []session.StreamWrites) (map[string]s
 // tables are whole at once.
 type tables struct{ *sidecar }
 
-func (s tables) Start(e session.StartRestore, _ *gate.Gate) func() {
+func (s tables) Start(e session.StartRestore, _ *gate.Gate) session.Replay {
 	s.runner.Post(session.Reached{Stream: e.Table.Stream})
-	return func() {}
+	return wholeTable{}
 }
+
+type wholeTable struct{}
+
+func (wholeTable) Stop()          {}
+func (wholeTable) FinishAt(int64) {}
+func (wholeTable) Records() int64 { return 0 }
+func (wholeTable) Lag() int64     { return 0 }
 
 // records never end.
 type records struct{ *sidecar }
