@@ -1,120 +1,302 @@
 package assignor
 
 import (
-	"cmp"
-	"container/heap"
 	"slices"
 )
 
-// standbys gives each task of a set its shadows: copies stay where they are while that fits the
-// share of their member, the old owner of a task that moves is a copy too, and the rest goes to
-// those who shadow least. INVARIANT: no standby beside its active.
-func (p *problem) standbys(s *set, active []int32, load []int32) [][]int32 {
-	standby := make([][]int32, s.Partitions)
-	able := p.able(s)
-	if p.replicas <= 0 || len(able) == 0 {
-		return standby
+// shadows finds the standbys of all sets. Which copies stay is a flow like that of the actives: as
+// even as can be, first each set and then all together, and with that as many copies as possible
+// where they are, the most caught-up first; the former owner of a task that moves is one. Copies that
+// have to be made are then dealt out to the members that the flow has found for them.
+//
+// INVARIANT: a task has exactly as many standbys as asked for and possible, none beside its active and
+// no two on one member. This goes before their evenness.
+type shadows struct {
+	p        *problem
+	b        *builder
+	active   [][]int32
+	able     [][]int32   // by set: members that can hold standbys
+	want     [][]int32   // by set and partition
+	warm     [][][]holds // by set and partition: copies that may be its standbys, the best first
+	kept     [][]span    // by set and partition: the tasks in the flow, one for each copy that may stay
+	at       [][][]int32 // by set and partition: the result
+	squeezed bool        // the flow could not be dealt out as it was
+}
+
+// standbyRounds bounds how often standbys are looked for again, each time from what was found.
+const standbyRounds = 4
+
+func (p *problem) standbys(active [][]int32) [][][]int32 {
+	if p.replicas == 0 {
+		return p.blank().standby
 	}
-	perTask := min(p.replicas, len(able))
-	limit := (s.Partitions*int32(perTask) + int32(len(able)) - 1) / int32(len(able))
-	own := make([]int32, len(p.members)) // standbys of this set
-	take := func(partition int, m int32) {
-		standby[partition] = append(standby[partition], m)
-		own[m]++
-		load[m]++
+	w := &shadows{p: p, active: active}
+	w.count()
+	w.copies()
+	best := w.asTheyAre()
+	for range standbyRounds {
+		w.find()
+		if best != nil && !w.worth(w.at).less(w.worth(best)) {
+			break // INVARIANT: nothing moves for nothing
+		}
+		best = w.at
+		if !w.squeezed {
+			break // there is nothing better
+		}
+		w.settle(best)
 	}
-	canTake := func(partition int, m int32) bool {
-		return contains(able, m) && contains(s.may(partition), m) && active[partition] != m && !slices.Contains(standby[partition], m)
+	return best
+}
+
+// find makes a placement out of the copies there are.
+func (w *shadows) find() {
+	w.b = newBuilder(w.p, func(s *set) []int32 { return w.p.canShadow(s.eligible) })
+	w.at, w.squeezed = w.p.blank().standby, false
+	w.start()
+	w.b.flow.solve()
+	for i := range w.p.sets {
+		w.keep(i)
+		w.deal(i)
 	}
-	wanted := func(partition int) int {
-		return p.standbysOf(s, partition, active[partition]) - len(standby[partition])
-	}
-	for partition := range standby {
-		for _, m := range s.warm(partition) {
-			if wanted(partition) > 0 && own[m] < limit && canTake(partition, m) {
-				take(partition, m)
+}
+
+// asTheyAre is the placement of the copies there are; nil when it is none.
+func (w *shadows) asTheyAre() [][][]int32 {
+	at := w.p.blank().standby
+	for i := range w.warm {
+		for partition, list := range w.warm[i] {
+			if len(list) < int(w.want[i][partition]) {
+				return nil
+			}
+			for _, h := range list[:w.want[i][partition]] {
+				at[i][partition] = append(at[i][partition], h.member)
 			}
 		}
 	}
-	queue := &lightest{own: own, load: load, members: slices.Clone(able)}
-	heap.Init(queue)
-	for partition := range standby {
-		var passed []int32
-		for wanted(partition) > 0 {
-			m := queue.members[0]
-			if was := s.formerly(partition, own[m] >= limit, canTake); was != nobody {
-				take(partition, was)
-				heap.Init(queue)
-				continue
+	return at
+}
+
+// settle makes a placement the copies there are.
+func (w *shadows) settle(at [][][]int32) {
+	for i := range at {
+		for partition, list := range at[i] {
+			warm := make([]holds, 0, len(list))
+			for _, m := range list {
+				warm = append(warm, holds{m, 0})
 			}
-			passed = append(passed, heap.Pop(queue).(int32))
-			if canTake(partition, m) {
-				take(partition, m)
-			}
-		}
-		for _, m := range passed {
-			heap.Push(queue, m)
+			w.warm[i][partition] = warm
 		}
 	}
-	return standby
 }
 
-// able are the members that can hold standbys of a set, ascending.
-func (p *problem) able(s *set) []int32 {
-	return slices.DeleteFunc(slices.Clone(s.eligible), func(m int32) bool { return p.members[m].NoStandby })
-}
+// worth is how uneven a placement of standbys is: within the sets, then over all of them together.
+type worth struct{ sets, all int64 }
 
-// standbysOf is how many standbys a task gets when its active is on a member.
-func (p *problem) standbysOf(s *set, partition int, active int32) int {
-	able := 0
-	for _, m := range s.may(partition) {
-		able += boolInt(!p.members[m].NoStandby && m != active)
+func (a worth) less(b worth) bool { return a.sets < b.sets || a.sets == b.sets && a.all < b.all }
+
+func (w *shadows) worth(at [][][]int32) (v worth) {
+	all := make([]int64, len(w.p.members))
+	for i := range at {
+		own := make([]int64, len(w.p.members))
+		for _, list := range at[i] {
+			for _, m := range list {
+				own[m]++
+				all[m]++
+			}
+		}
+		for _, n := range own {
+			v.sets += n * n
+		}
 	}
-	return min(p.replicas, able)
+	for _, n := range all {
+		v.all += n * n
+	}
+	return v
 }
 
-// warm are the members with a copy of a task, the most caught-up first; its owner is one.
-func (s *set) warm(partition int) []int32 {
-	var warm []int32
-	if m := s.owner[partition]; m != nobody {
-		warm = append(warm, m)
+// count finds how many standbys each task gets.
+func (w *shadows) count() {
+	for i := range w.p.sets {
+		s := &w.p.sets[i]
+		able := w.p.canShadow(s.eligible)
+		w.able = append(w.able, able)
+		known := map[*entitled]int{nil: len(able)}
+		want := make([]int32, s.Partitions)
+		for partition, m := range w.active[i] {
+			e := s.only[partition]
+			if _, ok := known[e]; !ok {
+				known[e] = len(w.p.canShadow(e.members))
+			}
+			n := known[e]
+			if m != nobody {
+				n -= boolInt(!w.p.members[m].NoStandby)
+			}
+			want[partition] = int32(min(w.p.replicas, n))
+		}
+		w.want = append(w.want, want)
+	}
+}
+
+// canShadow are those members that can hold standbys.
+func (p *problem) canShadow(members []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(members), func(m int32) bool { return p.members[m].NoStandby })
+}
+
+// warmFor are the members with a copy of a task that may be its standbys, the most caught-up first.
+func (w *shadows) warmFor(i, partition int) []holds {
+	s, active := &w.p.sets[i], w.active[i][partition]
+	var warm []holds
+	add := func(h holds) {
+		if h.member != active && !w.p.members[h.member].NoStandby && contains(s.may(partition), h.member) {
+			warm = append(warm, h)
+		}
+	}
+	owner := s.owner[partition]
+	if owner != nobody {
+		add(holds{owner, 0})
 	}
 	for _, h := range s.copies[partition] {
-		warm = append(warm, h.member)
+		if h.member != owner {
+			add(h)
+		}
 	}
 	return warm
 }
 
-// formerly is a member that has a copy already, for when everybody is full: a copy is not moved
-// from one full member to another.
-func (s *set) formerly(partition int, full bool, canTake func(int, int32) bool) int32 {
-	if !full {
-		return nobody
-	}
-	for _, m := range s.warm(partition) {
-		if canTake(partition, m) {
-			return m
+// copies finds what each task has.
+func (w *shadows) copies() {
+	w.warm = make([][][]holds, len(w.p.sets))
+	for i := range w.p.sets {
+		w.warm[i] = make([][]holds, w.p.sets[i].Partitions)
+		for partition := range w.warm[i] {
+			w.warm[i][partition] = w.warmFor(i, partition)
 		}
 	}
-	return nobody
 }
 
-// lightest is a heap of members by standbys of the set, then of all sets.
-type lightest struct {
-	own, load []int32
-	members   []int32
+// start lays out the flow: copies stay while that fits an equal share of their member.
+func (w *shadows) start() {
+	parts := make([]part, len(w.p.sets))
+	for i := range w.p.sets {
+		copies, actives := make([]int32, len(w.p.members)), make([]int32, len(w.p.members))
+		for partition, want := range w.want[i] {
+			parts[i].count += want
+			for _, h := range w.warm[i][partition] {
+				copies[h.member]++
+			}
+			if m := w.active[i][partition]; m != nobody {
+				actives[m]++
+			}
+		}
+		parts[i].members = w.able[i]
+		parts[i].dear = func(m, each int32) int32 { return int32(len(w.active[i])*boolInt(copies[m] <= each)) + actives[m] }
+		w.crowd(i, actives)
+	}
+	w.kept = make([][]span, len(w.p.sets))
+	for i, free := range shares(parts, len(w.p.members)) {
+		w.kept[i] = make([]span, w.p.sets[i].Partitions)
+		w.lay(i, dealer{free: free})
+	}
+	w.b.balance(parts)
 }
 
-func (l *lightest) Len() int { return len(l.members) }
-func (l *lightest) Less(i, j int) bool {
-	a, b := l.members[i], l.members[j]
-	return cmp.Or(cmp.Compare(l.own[a], l.own[b]), cmp.Compare(l.load[a], l.load[b]), cmp.Compare(a, b)) < 0
+// crowd makes members dearer that have more actives of a set than others: the standbys of these cannot
+// go there.
+func (w *shadows) crowd(i int, actives []int32) {
+	least := int32(0)
+	for at, m := range w.able[i] {
+		if at == 0 || actives[m] < least {
+			least = actives[m]
+		}
+	}
+	for q := w.b.poolsOf[i].start; q < w.b.poolsOf[i].stop; q++ {
+		pool := &w.b.flow.pools[q]
+		for at, m := range pool.members {
+			pool.price[at] = w.b.wishes.lag * int64(boolInt(actives[m] > least))
+		}
+	}
 }
-func (l *lightest) Swap(i, j int) { l.members[i], l.members[j] = l.members[j], l.members[i] }
-func (l *lightest) Push(m any)    { l.members = append(l.members, m.(int32)) }
-func (l *lightest) Pop() any {
-	last := len(l.members) - 1
-	m := l.members[last]
-	l.members = l.members[:last]
-	return m
+
+// lay puts the standbys of a set where they begin: each at a copy whose member has room for it, or
+// else in the pool. Copies beyond the number wanted are other places, for one standby each.
+func (w *shadows) lay(i int, d dealer) {
+	warm := w.warm[i]
+	homes := make([][]int32, len(warm))
+	for partition, list := range warm {
+		homes[partition] = slices.Repeat([]int32{nobody}, int(w.want[i][partition]))
+		for at, h := range list {
+			if n := len(homes[partition]); n > 0 && homes[partition][at%n] == nobody && d.take(h.member) {
+				homes[partition][at%n] = h.member
+			}
+		}
+	}
+	for partition, units := range homes {
+		q, list, f := w.b.poolOf[i][partition], warm[partition], &w.b.flow
+		w.kept[i][partition].start = int32(len(f.tasks))
+		for unit, home := range units {
+			if home == nobody {
+				home = d.next(w.b.membersOf(q))
+			}
+			start := int32(len(f.options))
+			for at := unit; at < len(list); at += len(units) {
+				f.options = append(f.options, option{w.b.cellOf[i][list[at].member], w.b.wishes.lagPrice(list[at].lag)})
+			}
+			if unit < len(list) {
+				f.options = append(f.options, option{q, w.b.wishes.cold})
+				f.lay(choice{start: start, stop: int32(len(f.options))}, w.b.cellOf[i][home])
+			} else {
+				f.arrive(q, w.b.cellOf[i][home])
+			}
+		}
+		w.kept[i][partition].stop = int32(len(f.tasks))
+	}
+}
+
+// keep takes the copies that stay out of the flow.
+func (w *shadows) keep(i int) {
+	f := &w.b.flow
+	for partition, k := range w.kept[i] {
+		for _, t := range f.tasks[k.start:k.stop] {
+			if t.at < int32(len(f.cells)) {
+				w.at[i][partition] = append(w.at[i][partition], f.cells[t.at].member)
+			}
+		}
+	}
+}
+
+// may tells whether a member can be one more standby of a task.
+func (w *shadows) may(i, partition int, m int32) bool {
+	return m != w.active[i][partition] && !slices.Contains(w.at[i][partition], m) &&
+		!w.p.members[m].NoStandby && contains(w.p.sets[i].may(partition), m)
+}
+
+// deal gives the copies that have to be made to the members that the flow has found room at.
+func (w *shadows) deal(i int) {
+	hands := map[int32]*hand{}
+	for partition, q := range w.b.poolOf[i] {
+		if q == noNode {
+			continue
+		}
+		h := hands[q]
+		if h == nil {
+			h = newHand(w.b.membersOf(q), w.b.flow.pools[q-w.b.flow.firstPool].n)
+			hands[q] = h
+		}
+		for len(w.at[i][partition]) < int(w.want[i][partition]) {
+			m := h.draw(func(m int32) bool { return w.may(i, partition, m) })
+			if m == nobody {
+				break
+			}
+			w.at[i][partition] = append(w.at[i][partition], m)
+		}
+	}
+	room := make([]int32, len(w.p.members))
+	for _, h := range hands {
+		h.rest(room)
+	}
+	for partition, want := range w.want[i] {
+		for len(w.at[i][partition]) < int(want) {
+			w.squeeze(i, partition, room)
+		}
+	}
 }

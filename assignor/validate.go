@@ -38,6 +38,7 @@ type verdict struct {
 	standby [][][]int32
 	waiting map[Task]Wait            // those that have no active
 	unread  map[Task]map[string]bool // sources that wait
+	able    map[ableKey]int          // how many can hold standbys of some tasks
 	next    bool
 	errs    []error
 }
@@ -52,7 +53,7 @@ func (v *verdict) id(m int32) string { return v.p.members[m].ID }
 
 func newVerdict(in Input, plan Plan) *verdict {
 	p := newProblem(in)
-	v := &verdict{p: p, active: make([][][]int32, len(p.sets)), standby: make([][][]int32, len(p.sets)), waiting: map[Task]Wait{}, unread: map[Task]map[string]bool{}}
+	v := &verdict{p: p, active: make([][][]int32, len(p.sets)), standby: make([][][]int32, len(p.sets)), waiting: map[Task]Wait{}, unread: map[Task]map[string]bool{}, able: map[ableKey]int{}}
 	index := map[string]int{}
 	for i, s := range p.sets {
 		index[s.Key] = i
@@ -180,7 +181,26 @@ func (v *verdict) checkStandbys(i, partition int, waits bool) {
 		}
 		n -= boolInt(v.next && waits && m == s.owner[partition])
 	}
-	if want := v.p.standbysOf(s, partition, active); n > want || n < want && !(v.next && waits) {
+	if want := v.standbysOf(s, partition, active); n > want || n < want && !(v.next && waits) {
 		v.refuse("task %s has %d standbys, not %d", t, n, want)
 	}
+}
+
+type ableKey struct {
+	set  string
+	only *entitled
+}
+
+// standbysOf is how many standbys a task gets when its active is on a member.
+func (v *verdict) standbysOf(s *set, partition int, active int32) int {
+	key := ableKey{s.Key, s.only[partition]}
+	able, ok := v.able[key]
+	if !ok {
+		able = len(v.p.canShadow(s.may(partition)))
+		v.able[key] = able
+	}
+	if active != nobody && !v.p.members[active].NoStandby && contains(s.may(partition), active) {
+		able--
+	}
+	return min(v.p.replicas, able)
 }
