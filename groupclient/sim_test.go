@@ -108,6 +108,9 @@ type worker struct {
 	busy   sync.WaitGroup
 	leads  atomic.Bool  // the newest generation
 	losses atomic.Int32 // of the membership
+	every  time.Duration
+	linger time.Duration                              // at most, before a revoked task is released
+	saw    func(t Task, position int64, started bool) // a take-over or a commit has succeeded; may be nil
 
 	mu    sync.Mutex
 	again chan struct{}          // closed at each assignment
@@ -121,11 +124,20 @@ type assignedTask struct {
 }
 
 func newWorker(m *model, seed uint64) *worker {
-	w := &worker{line: &line{model: m}, rnd: rand.New(rand.NewPCG(seed, 5)), again: make(chan struct{}), open: map[Task]*assignedTask{}}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w := idleWorker(seed)
+	w.line = &line{model: m}
 	w.Group = newGroup(Config{Group: "g"}, w.line, w)
 	w.busy.Go(func() { _ = w.Run(w.ctx) })
 	w.Join(orders(8))
+	return w
+}
+
+func idleWorker(seed uint64) *worker {
+	w := &worker{
+		rnd: rand.New(rand.NewPCG(seed, 5)), again: make(chan struct{}), open: map[Task]*assignedTask{},
+		every: time.Second, linger: 3 * time.Second, saw: func(Task, int64, bool) {},
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
@@ -176,7 +188,7 @@ func (w *worker) start(t Task) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	at := &assignedTask{revoke: make(chan struct{}), cancel: cancel}
 	w.open[t] = at
-	every, linger := 100*time.Millisecond+w.random(time.Second), w.random(3*time.Second)
+	every, linger := 100*time.Millisecond+w.random(w.every), w.random(w.linger)
 	w.busy.Go(func() {
 		defer cancel()
 		w.work(ctx, t, at, every, linger)
@@ -193,9 +205,14 @@ func (w *worker) work(ctx context.Context, t Task, at *assignedTask, every, ling
 	}) {
 		return
 	}
+	w.saw(t, position, true)
 	commit := func() bool {
 		position++
-		return w.persist(ctx, func() error { return w.Commit(ctx, t, map[string]int64{"orders": position}) })
+		if !w.persist(ctx, func() error { return w.Commit(ctx, t, map[string]int64{"orders": position}) }) {
+			return false
+		}
+		w.saw(t, position, false)
+		return true
 	}
 	for revoked := false; !revoked; {
 		select {
