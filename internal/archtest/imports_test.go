@@ -17,31 +17,35 @@ const (
 	errgroup = "golang.org/x/sync/errgroup"
 	compress = "github.com/klauspost/compress"
 	lz4      = "github.com/pierrec/lz4/v4"
+
+	scenarios = "github.com/pillion/pillion" // the root package: files of spec/
 )
 
 // allowed is the import table: for each package what it may import besides the standard library.
 // An entry allows what lies under it, too. A package that does not exist yet is no error; one that
 // exists and is not here is.
 var allowed = map[string][]string{
-	"assignor":          {},
-	"protocol":          {},
-	"protocol/frame":    {},
-	"internal/gate":     {},
-	"session":           {"assignor", "protocol", "internal/gate", hclog, errgroup},
-	"groupclient":       {"assignor", "protocol", "internal/kafka", kmsg, hclog, errgroup},
-	"restore":           {"internal/fetch", "internal/gate", "internal/kafka", "protocol", hclog, errgroup},
-	"feed":              {"internal/fetch", "internal/gate", "internal/kafka", "protocol", hclog, errgroup},
-	"produce":           {"internal/kafka", "internal/gate", "protocol", compress, lz4, kmsg, hclog, errgroup},
-	"bridge":            {"protocol", "internal/gate", "github.com/gorilla/websocket", hclog, errgroup},
-	"internal/kafka":    {kafkaGo, kmsg, hclog, errgroup},
-	"internal/plan":     {"assignor"},
-	"internal/fetch":    {"internal/kafka", "protocol/frame", compress, lz4, kmsg, hclog, errgroup},
-	"internal/cli":      {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", "internal/plan", "internal/cli", hclog, errgroup, "github.com/spf13/pflag", "gopkg.in/yaml.v3"},
-	"internal/ops":      {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", hclog, errgroup, "github.com/prometheus/client_golang"},
-	"cmd/sidecar":       {"internal/cli"},
-	"internal/codegen":  {},
-	"internal/specgen":  {},
-	"internal/archtest": {},
+	"assignor":             {},
+	"protocol":             {},
+	"protocol/frame":       {},
+	"internal/gate":        {},
+	"session":              {"assignor", "protocol", "internal/gate", hclog, errgroup},
+	"groupclient":          {"assignor", "protocol", "internal/kafka", kmsg, hclog, errgroup},
+	"restore":              {"internal/fetch", "internal/gate", "internal/kafka", "protocol", hclog, errgroup},
+	"feed":                 {"internal/fetch", "internal/gate", "internal/kafka", "protocol", hclog, errgroup},
+	"produce":              {"internal/kafka", "internal/gate", "protocol", compress, lz4, kmsg, hclog, errgroup},
+	"bridge":               {"protocol", "internal/gate", "github.com/gorilla/websocket", hclog, errgroup},
+	"internal/kafka":       {kafkaGo, kmsg, hclog, errgroup},
+	"internal/plan":        {"assignor"},
+	"internal/fetch":       {"internal/kafka", "protocol/frame", compress, lz4, kmsg, hclog, errgroup},
+	"internal/cli":         {scenarios, "internal/conformance", "assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", "internal/plan", "internal/cli", hclog, errgroup, "github.com/spf13/pflag", "gopkg.in/yaml.v3"},
+	"internal/conformance": {scenarios, "protocol", "github.com/gorilla/websocket"},
+	"internal/ops":         {"assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", hclog, errgroup, "github.com/prometheus/client_golang"},
+	"cmd/sidecar":          {"internal/cli"},
+	"internal/codegen":     {},
+	"internal/specgen":     {},
+	"internal/archtest":    {},
+	".":                    {},
 }
 
 // tools are never part of the sidecar and may import what they like.

@@ -35,6 +35,8 @@ const usage = `pillion - the Kafka sidecar of one worker process
       Missing topics are made, and a worker may be stopped in a debugger.
   pillion plan [--input FILE] [--next] [--json]
       Print how a group's partitions would be shared, without Kafka; the group is JSON.
+  pillion conformance [--level stateless|tables|standby] -- COMMAND ...
+      Check a client that somebody wrote: play the sidecar against it, without Kafka.
   pillion version
 
 pillion run --help lists the flags. Every flag --some-name is also PILLION_SOME_NAME in the environment
@@ -90,6 +92,8 @@ func (p *process) dispatch(args []string) error {
 		return p.runCommand(args[1:])
 	case "dev":
 		return p.devCommand(args[1:])
+	case "conformance":
+		return p.conformanceCommand(args[1:])
 	case "plan":
 		return p.planCommand(args[1:])
 	case "version", "--version":
@@ -99,7 +103,7 @@ func (p *process) dispatch(args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	default:
-		return usagef("unknown command %q: use run, dev, plan or version", args[0])
+		return usagef("unknown command %q: use run, dev, conformance, plan or version", args[0])
 	}
 }
 

@@ -137,6 +137,10 @@ class Connection:
         """Where the sidecar is."""
         return self._options.where.url
 
+    def lives(self, task: Task) -> bool:
+        """Say whether the task's epoch goes on; after lost it does not, whatever is queued."""
+        return self._protocol is not None and self._protocol.lives(task)
+
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned with the checkpoint of every table, or Reset with that of the one."""
         self._say(lambda protocol: protocol.opened(task, checkpoints))
@@ -262,7 +266,7 @@ class Connection:
             except SidecarUnreachable as error:
                 pause = min(_codes.RECONNECT_FIRST_MS << min(attempt, 10), _codes.RECONNECT_MAX_MS)
                 attempt += 1
-                await self._wait_unreachable(error, pause / 1000 * random.uniform(0.75, 1))
+                await self._wait_unreachable(error, pause / 1000 * random.uniform(0.8, 1.2))
                 continue
             end = await self._serve(websocket)
             if self._closing or not isinstance(end, ConnectionLost):
@@ -272,7 +276,7 @@ class Connection:
             attempt = 0 if served else attempt + 1
             self._dialled_since = loop.time()
             pause = min(_codes.RECONNECT_FIRST_MS << min(attempt, 10), _codes.RECONNECT_MAX_MS)
-            await asyncio.sleep(pause / 1000 * random.uniform(0.5, 1))
+            await asyncio.sleep(pause / 1000 * random.uniform(0.8, 1.2))
 
     async def _dial(self) -> ClientConnection:
         options = self._options

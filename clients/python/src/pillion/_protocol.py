@@ -291,6 +291,10 @@ class Protocol:
         if stream is not None and stream.of.task is batch.task:
             self._receiving.taken(batch.nbytes, stream, now=now)
 
+    def lives(self, task: Task) -> bool:
+        """Say whether the epoch goes on, as far as the sidecar has said."""
+        return self._own(task) is not None
+
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned (every table) or Reset (the one table)."""
         state = self._own(task)

@@ -236,8 +236,8 @@ class Tables:
     ) -> None:
         """A commit has its answer."""
         failed = ended.cancelled() or ended.exception() is not None
-        if failed or self._of(mine.task) is not mine:
-            return  # the epoch is over, and what it wrote with it
+        if failed or self._of(mine.task) is not mine or not self.conn.lives(mine.task):
+            return  # the epoch is over, and what it wrote with it; Lost may still be in the queue
         checkpoints = ended.result().checkpoints
         try:
             for name, layer in layers.items():
