@@ -114,6 +114,49 @@ func TestARecordTooLargeForKafka(t *testing.T) {
 	}
 }
 
+// The broker's own limit is asked for, and what would be answered -1 for ever is not sent: neither a
+// subscription nor a plan. With compression the same goes through.
+func TestARecordThatKafkaWouldNotStoreIsNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		codec string
+		words string // empty: it is stored
+	}{
+		"plain":      {"0", "max.message.bytes of __consumer_offsets is 150000: nothing was sent"},
+		"compressed": {"1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addrs := kafkatest.Broker(t, kafkatest.Latest, kafkatest.Property("message.max.bytes", "150000"),
+				kafkatest.Property("offsets.topic.compression.codec", c.codec)).Addrs()
+			kafkatest.CreateTopic(t, addrs, "orders", 4, nil)
+			kafkatest.CreateTopic(t, addrs, "planes", 4, nil)
+			told := func(events []event) bool {
+				if len(events) == 0 {
+					return false
+				}
+				last := events[len(events)-1]
+				return last.what == "fatal" || last.code == codeKafkaRefused || last.what == "assigned" && len(last.given.Active) > 0
+			}
+			alone := run(t, addrs, "alone")
+			alone.Join(wordy(160))
+			events := alone.until(t, "words on the subscription", told)
+			if e := events[len(events)-1]; c.words == "" && e.what != "assigned" || c.words != "" && (e.what != "fatal" || !strings.Contains(e.failure.Error(), c.words)) {
+				t.Errorf("subscription: %s", alone.string())
+			}
+			first, second := run(t, addrs, "app"), run(t, addrs, "app")
+			first.Join(wordy(80))
+			first.assigned(t, "all tasks", has(4))
+			second.Join(wordy(80))
+			events = first.until(t, "words on the plan", func(events []event) bool {
+				last := events[len(events)-1]
+				return last.code == codeKafkaRefused || last.what == "assigned" && len(last.given.Active) == 2
+			})
+			if e := events[len(events)-1]; (e.what == "assigned") != (c.words == "") || !strings.Contains(e.text, c.words) {
+				t.Errorf("plan: %s", first.string())
+			}
+		})
+	}
+}
+
 // A static member that is restarted gets its plan back, without a rebalance.
 func TestStaticMembershipOnKafka(t *testing.T) {
 	broker := kafkatest.Broker(t, kafkatest.Latest)
