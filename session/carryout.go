@@ -33,7 +33,7 @@ func (r *Runner) carryOut(ctx context.Context, e Effect) {
 		if c := r.conns[e.Conn]; c != nil {
 			c.CommitDone(e.Writes)
 		}
-	case OpenStream, CloseStream, ForgetStream, PauseStream, ResumeStream, StartRestore, FinishRestore, StartFeed:
+	case OpenStream, CloseStream, ForgetStream, PauseStream, ResumeStream, StartRestore, FinishRestore, KeepPlace, StartFeed:
 		r.carryOutStream(e)
 	case Stop:
 		r.stopped, r.failure = true, e.Err
@@ -73,6 +73,10 @@ func (r *Runner) carryOutStream(e Effect) {
 		}
 	case StartRestore:
 		r.startRestore(e)
+	case KeepPlace:
+		if l, from := r.lanes[e.Stream], r.lanes[e.From]; l != nil && from != nil {
+			l.checkpoint = from.handOver()
+		}
 	case FinishRestore:
 		if l := r.lanes[e.Stream]; l != nil && l.replay != nil {
 			l.replay.FinishAt(e.End)

@@ -19,7 +19,7 @@ func (m *Machine) commitReceived(conn ConnID, msg protocol.Commit, w *protocol.W
 		m.free(conn, w)
 		return nil
 	}
-	if t.id.Global || (t.state != Running && t.state != Revoking) {
+	if t.id.Global || !t.ran || (t.state != Running && t.state != Revoking) {
 		m.refuse(msg.ID, protocol.CodeNotAllowed, "no commit is possible before the records of the task flow", t)
 		m.free(conn, w)
 		return nil

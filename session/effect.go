@@ -102,6 +102,9 @@ type (
 		From       uint32
 		MaxFrame   int64
 	}
+	// KeepPlace: the store behind Stream, of a table that is replayed no more, is where the replay of From,
+	// of the former epoch, has ended.
+	KeepPlace struct{ Stream, From uint32 }
 	// FinishRestore: a replay that follows its changelog goes on to End and has ended then. Answers:
 	// Reached with this End (at once when it is there already), ResetNeeded, StreamFailed.
 	FinishRestore struct {

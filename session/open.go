@@ -85,7 +85,8 @@ func (m *Machine) assign(t *task) {
 	m.lastEpoch++
 	t.epoch, t.conn = m.lastEpoch, m.worker.conn
 	m.epochs[t.epoch] = t
-	t.sources, t.tables, t.outputs, t.void, t.whole, t.promoted = nil, nil, nil, 0, false, false
+	t.sources, t.tables, t.outputs, t.void = nil, nil, nil, 0
+	t.whole, t.promoted, t.ran = false, false, false
 	msg := protocol.Assign{
 		ID: m.nextID(), Task: t.id.String(), Set: t.id.Set, Partition: t.id.Partition,
 		Role: protocol.RoleActive, Epoch: t.epoch,
@@ -285,6 +286,7 @@ func (m *Machine) run(t *task) error {
 			Partition: t.id.Partition, MaxFrame: m.worker.hello.MaxFrame, Paused: !m.readable(t),
 		})
 	}
+	t.ran = true
 	m.running(t)
 	return nil
 }

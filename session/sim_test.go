@@ -90,12 +90,12 @@ func (w *world) finish(op Effect, res Result) func() {
 		if set := w.subscribed.set(op.Task.Set); set != nil {
 			for _, t := range set.Tables {
 				if t.Kind == protocol.TableChangelog {
-					ends[t.Name] = highWatermark
+					ends[t.Name] = w.logs[tableOf{op.Task.String(), t.Name}]
 				}
 			}
 		}
 		if res.Outcome == OK {
-			w.taken[op.Task], w.released[op.Task] = true, false
+			w.taken[op.Task], w.written[op.Task], w.ends[op.Task] = true, false, ends
 		}
 		return func() {
 			if res.Outcome == OK && op.Op > w.staleOps {
@@ -108,12 +108,21 @@ func (w *world) finish(op Effect, res Result) func() {
 			res.Outcome = []Outcome{Refused, Unknown}[w.rng.IntN(2)]
 		}
 		doubt := res.Outcome == Unknown && w.rng.IntN(2) == 0
+		var landed map[string]Landed
+		if res.Outcome == OK || res.Outcome == Unknown && !doubt && w.rng.IntN(2) == 0 {
+			landed = w.land(op)
+		}
 		return func() {
 			if doubt {
 				w.doubted[op.Task]++
-				w.results = append(w.results, func() { w.doubted[op.Task]--; w.step(ProduceEnded{Op: op.Op}) })
+				w.results = append(w.results, func() {
+					if w.doubted[op.Task]--; w.rng.IntN(2) == 0 {
+						w.land(op)
+					}
+					w.step(ProduceEnded{Op: op.Op})
+				})
 			}
-			w.step(Produced{Task: op.Task, Op: op.Op, Result: res, InDoubt: doubt})
+			w.step(Produced{Task: op.Task, Op: op.Op, Result: res, InDoubt: doubt, Landed: landed})
 		}
 	case CommitPositions:
 		if res.Outcome == Failed && w.rng.IntN(3) == 0 {
@@ -121,7 +130,7 @@ func (w *world) finish(op Effect, res Result) func() {
 		}
 		return func() { w.step(PositionsCommitted{Task: op.Task, Op: op.Op, Result: res}) }
 	case WriteRelease:
-		w.released[op.Task] = w.released[op.Task] || res.Outcome == OK || res.Outcome == FencedOut
+		w.written[op.Task] = w.written[op.Task] || res.Outcome == OK || res.Outcome == FencedOut
 		return func() { w.step(ReleaseWritten{Task: op.Task, Op: op.Op, Result: res}) }
 	case LeaveGroup:
 		w.member, w.taken, w.owned = false, map[TaskID]bool{}, map[TaskID]bool{}
@@ -144,17 +153,27 @@ func (w *world) sync() {
 	}
 	w.rebalancing = false
 	w.generation++
-	var active []TaskID
+	ev := Assigned{Generation: w.generation, MemberID: "me", Uncommitted: map[TaskID]bool{}}
+	w.roles = map[TaskID]wish{}
 	for _, s := range w.subscribed.Sets {
 		for p := range s.Partitions {
-			if !w.faults || w.rng.IntN(3) > 0 {
-				id := TaskID{Set: s.Name, Partition: p}
-				active = append(active, id)
-				w.owned[id] = true
+			id := TaskID{Set: s.Name, Partition: p}
+			role := w.rest[id]
+			if w.faults {
+				role = []wish{beActive, beActive, beActive, beStandby, beStandby, letGo}[w.rng.IntN(6)]
 			}
+			w.roles[id] = role
+			switch role {
+			case beActive:
+				ev.Active = append(ev.Active, id)
+				w.owned[id] = true
+			case beStandby:
+				ev.Standby = append(ev.Standby, id)
+			}
+			ev.Uncommitted[id] = w.rng.IntN(2) == 0
 		}
 	}
-	w.step(Assigned{Generation: w.generation, MemberID: "me", Active: active})
+	w.step(ev)
 }
 
 // workerActs is a commit, a fault or a goodbye of the worker.
@@ -216,40 +235,6 @@ func (w *world) commit() {
 	}
 }
 
-// reach ends a replay; now and then it finds, or one that follows for ever finds, that its store is of no
-// use.
-func (w *world) reach() {
-	for _, stream := range shuffled(w.rng, slices.Sorted(maps.Keys(w.restoring))) {
-		t := w.m.streams[stream]
-		if t == nil {
-			w.fail("stream %d is replayed and belongs to nothing", stream)
-		}
-		key := keyOf(t.id.String(), t.epoch)
-		whole := !w.missing[key][stream]
-		if w.faults && w.rng.IntN(10) == 0 {
-			w.step(ResetNeeded{Stream: stream, Code: protocol.CodePastEnd})
-			return
-		}
-		if whole {
-			continue
-		}
-		delete(w.missing[key], stream)
-		w.step(Reached{Stream: stream})
-		return
-	}
-}
-
-func (w *world) replaying() bool {
-	for _, tables := range w.missing {
-		for stream := range tables {
-			if w.restoring[stream] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // random makes one thing happen.
 func (w *world) random() {
 	switch n := w.rng.IntN(12); {
@@ -257,8 +242,8 @@ func (w *world) random() {
 		w.complete()
 	case n < 5 && len(w.owed) > 0:
 		w.say()
-	case n < 7 && len(w.restoring) > 0:
-		w.reach()
+	case n < 7 && len(w.replays)+len(w.queue) > 0:
+		w.flow()
 	case n == 7 && w.member && w.rebalancing:
 		w.sync()
 	case n == 8 && w.member:
@@ -269,6 +254,8 @@ func (w *world) random() {
 		w.connect(w.rng.IntN(3))
 	case n == 10 && len(w.results) > 0:
 		w.deliver()
+	case n == 11 && w.rng.IntN(3) == 0:
+		w.othersWrite()
 	default:
 		w.now = w.now.Add(time.Duration(w.rng.IntN(2000)) * time.Millisecond)
 		w.tick(w.rng.IntN(2) == 0)
@@ -293,8 +280,8 @@ func (w *world) calm() {
 			w.complete()
 		case len(w.owed) > 0:
 			w.say()
-		case w.replaying():
-			w.reach()
+		case w.flows():
+			w.flow()
 		case len(w.results) > 0:
 			w.deliver()
 		case w.member && (w.rebalancing || w.losing):
@@ -315,11 +302,24 @@ func (w *world) calm() {
 }
 
 func (w *world) settled() bool {
-	if !w.member || len(w.m.tasks) != len(w.owned) {
+	wanted := 0
+	for id, role := range w.roles {
+		if role != letGo {
+			wanted++
+		}
+		if w.owned[id] != (role == beActive) {
+			return false
+		}
+	}
+	if !w.member || len(w.m.tasks) != wanted {
 		return false
 	}
 	for _, t := range w.m.all() {
-		if t.state != Running || !t.id.Global && !w.owned[t.id] {
+		rests := t.state == Running && (t.id.Global || w.owned[t.id])
+		if w.roles[t.id] == beStandby {
+			rests = t.state == Shadowing && t.copyOnly() && t.awaiting == 0 && t.reached()
+		}
+		if !rests {
 			return false
 		}
 	}
@@ -331,8 +331,10 @@ func TestSessionHoldsItsInvariantsWhateverHappens(t *testing.T) {
 	if testing.Short() {
 		runs = 300
 	}
+	seen := map[string]int{}
 	for seed := range runs {
 		w := newWorld(t, seed)
+		w.seen = seen
 		for range 300 {
 			w.random()
 		}
@@ -347,6 +349,16 @@ func TestSessionHoldsItsInvariantsWhateverHappens(t *testing.T) {
 		w.checkRest()
 		if len(w.m.tasks) != 4 {
 			w.fail("%d tasks run", len(w.m.tasks))
+		}
+	}
+	t.Log(seen)
+	if testing.Short() {
+		return
+	}
+	for _, what := range []string{"promoted", "promoted, had to replay", "promoted, already there", "promoted, lost unsent", "demoted",
+		"demoted, lost unsent", "standby", "reset of a standby", "reset behind promoted", "revoke behind promoted"} {
+		if seen[what] == 0 {
+			t.Errorf("in %d worlds there was no %q", runs, what)
 		}
 	}
 }
@@ -365,11 +377,14 @@ func (w *world) checkRest() {
 			w.fail("%d commits of %s have no answer", n, key)
 		}
 	}
-	streams := 0
+	streams, former := 0, 0
 	for _, t := range w.m.all() {
 		streams += len(t.streams())
+		for _, f := range t.former {
+			former += len(f.streams)
+		}
 	}
-	if len(w.streams) != streams || len(w.m.streams) != streams || len(w.m.epochs) != len(w.m.all()) || len(w.m.orphans) != 0 {
+	if len(w.streams) != streams+former || len(w.m.streams) != streams || len(w.m.epochs) != len(w.m.all()) || len(w.m.orphans) != 0 {
 		w.fail("left over: %d and %d streams, want %d; %d epochs, want %d; orphans %v",
 			len(w.streams), len(w.m.streams), streams, len(w.m.epochs), len(w.m.all()), w.m.orphans)
 	}
@@ -379,7 +394,15 @@ func (w *world) checkRest() {
 			flowing++
 		}
 	}
-	if flowing != len(w.m.tasks) {
-		w.fail("records flow on %d streams of %d", flowing, len(w.m.tasks))
+	if flowing != len(w.owned) {
+		w.fail("records flow on %d streams of %d", flowing, len(w.owned))
+	}
+	if w.m.unended.all != 0 || len(w.m.unended.by) != 0 || len(w.m.orphanOf) != 0 {
+		w.fail("counted: %+v, %v", w.m.unended, w.m.orphanOf)
+	}
+	for id, role := range w.roles {
+		if role != letGo {
+			w.checkStores(id)
+		}
 	}
 }

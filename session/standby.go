@@ -80,7 +80,9 @@ func (m *Machine) maybePromoted(t *task) error {
 		tb.reached, tb.replayed = true, was.replayed
 		if tb.stream.Kind != protocol.TableChangelog {
 			m.goOn(t, tb, was.stream.Stream, "")
+			continue
 		}
+		m.do(KeepPlace{Stream: tb.stream.Stream, From: was.stream.Stream})
 	}
 	t.awaiting = m.nextID()
 	m.tell(t, protocol.Promoted{
@@ -133,6 +135,7 @@ func (m *Machine) newEpoch(t *task) []*table {
 	t.epoch = m.lastEpoch
 	m.epochs[t.epoch] = t
 	t.sources, t.tables, t.outputs, t.awaiting, t.void = nil, nil, nil, 0, 0
+	t.promoted, t.ran = false, false
 	return before
 }
 

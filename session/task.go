@@ -57,6 +57,7 @@ type task struct {
 	void     int64     // id of the last restored or promoted that a reset has undone
 	former   []former  // oldest first
 	promoted bool      // the epoch began so
+	ran      bool      // records have flowed in it
 	whole    bool      // the stores of the last epoch were whole at its end
 	deadline time.Time // of a revoke
 

@@ -39,21 +39,27 @@ type world struct {
 	rebalancing bool           // a sync will follow
 	losing      bool           // the next news is a loss
 	owned       map[TaskID]bool
+	roles       map[TaskID]wish // of the last sync
+	rest        map[TaskID]wish // what the group comes to when nothing fails any more
 	generation  int32
 
 	// What the effects amount to.
-	epochs    map[string]uint32          // last assigned, by wire name
-	open      map[string]protocol.Assign // epochs that are not over at the worker
-	streams   map[uint32]string          // registered, by task and epoch
-	restoring map[uint32]bool            // streams under replay
-	missing   map[string]map[uint32]bool // tables not yet whole, by task and epoch
-	unready   map[string]int64           // the restored that has to be answered before records; -1: not said yet
-	flowing   map[uint32]string          // records flow: the task and epoch
-	paused    map[uint32]bool
-	taken     map[TaskID]bool // claimed since the last loss
-	released  map[TaskID]bool // release written, or nothing to write
-	lost      map[TaskID]bool // no commit may follow
-	doubted   map[TaskID]int  // writes that may still land
+	epochs   map[string]uint32          // last given, by wire name
+	open     map[string]protocol.Assign // epochs that are not over at the worker
+	released map[string]bool            // epochs that the worker has released, by task and epoch
+	streams  map[uint32]string          // registered, by task and epoch
+	missing  map[string]map[uint32]bool // tables not yet whole, by task and epoch
+	unready  map[string]int64           // the restored that has to be answered before records; -1: not said yet
+	flowing  map[uint32]string          // records flow: the task and epoch
+	paused   map[uint32]bool
+	taken    map[TaskID]bool // claimed since the last loss
+	written  map[TaskID]bool // release written, or nothing to write
+	lost     map[TaskID]bool // no commit may follow
+	doubted  map[TaskID]int  // writes that may still land
+
+	tables
+
+	seen map[string]int // what happened, in all worlds
 }
 
 // owed is an answer of the worker.
@@ -72,13 +78,21 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{
+	w := &world{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), m: m, now: time.Unix(1000, 0), faults: true,
 		waiting: map[string]int{}, former: map[int64]bool{}, owned: map[TaskID]bool{}, epochs: map[string]uint32{},
-		open: map[string]protocol.Assign{}, streams: map[uint32]string{}, restoring: map[uint32]bool{},
+		roles: map[TaskID]wish{}, rest: map[TaskID]wish{}, released: map[string]bool{},
+		open: map[string]protocol.Assign{}, streams: map[uint32]string{},
 		missing: map[string]map[uint32]bool{}, unready: map[string]int64{}, flowing: map[uint32]string{}, paused: map[uint32]bool{},
-		taken: map[TaskID]bool{}, released: map[TaskID]bool{}, lost: map[TaskID]bool{}, doubted: map[TaskID]int{},
+		taken: map[TaskID]bool{}, written: map[TaskID]bool{}, lost: map[TaskID]bool{}, doubted: map[TaskID]int{},
+		tables: newTables(),
 	}
+	for s := range 2 {
+		for p := range int32(2) {
+			w.rest[TaskID{Set: fmt.Sprintf("s%d", s), Partition: p}] = []wish{beActive, beActive, beStandby}[w.rng.IntN(3)]
+		}
+	}
+	return w
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -133,8 +147,6 @@ func (w *world) declarations(kind int) Prepared {
 	return p
 }
 
-const highWatermark = 7 // of every changelog
-
 func (w *world) effect(e Effect) {
 	switch e := e.(type) {
 	case Send:
@@ -142,11 +154,17 @@ func (w *world) effect(e Effect) {
 			w.message(e.Message)
 		}
 	case SendInStream:
-		if e.Conn == w.conn {
-			w.message(e.Message)
+		if e.Conn == w.conn && w.streams[e.Stream] != "" && !w.closed[e.Stream] {
+			w.queue = append(w.queue, queued{stream: e.Stream, message: e.Message})
+			switch e.Message.(type) {
+			case protocol.Reset:
+				w.seen["reset behind promoted"]++
+			case protocol.Revoke:
+				w.seen["revoke behind promoted"]++
+			}
 		}
 	case DropInStream:
-		w.unsaid(w.streams[e.Stream])
+		w.takeBack(e.Stream)
 	case CloseConn:
 		if e.Conn == w.conn {
 			w.disconnect()
@@ -155,13 +173,14 @@ func (w *world) effect(e Effect) {
 		w.join(e.Prepared)
 	case ReleaseTasks:
 		for _, id := range e.Tasks {
-			if w.taken[id] && !w.released[id] {
+			if w.taken[id] && !w.written[id] {
 				w.fail("%s is let go without its release", id)
 			}
 			w.rebalancing = w.rebalancing || w.owned[id]
 			delete(w.taken, id)
 			delete(w.owned, id)
 		}
+	case DrainGroup:
 	case Prepare, TakeOverTask, Produce, CommitPositions, WriteRelease, LeaveGroup:
 		w.began(e)
 	default:
@@ -178,7 +197,7 @@ func (w *world) began(e Effect) {
 		w.fail("%s is taken over while writes of it may still land", o.Task)
 	}
 	if r, ok := e.(WriteRelease); ok {
-		w.released[r.Task] = false
+		w.written[r.Task] = false
 	}
 }
 
@@ -208,17 +227,26 @@ func (w *world) streamEffect(e Effect) {
 		}
 		w.streams[e.Stream] = fmt.Sprint("epoch ", e.Epoch)
 	case CloseStream:
-		w.unsaid(w.streams[e.Stream])
-		delete(w.restoring, e.Stream)
-		delete(w.flowing, e.Stream)
+		w.closeStream(e.Stream)
 	case ForgetStream:
+		w.closeStream(e.Stream)
 		delete(w.streams, e.Stream)
+		delete(w.replays, e.Stream)
 	case StartRestore:
-		if e.Table.Kind == protocol.TableChangelog && e.End != highWatermark {
-			w.fail("table %s of %s is replayed to %d: it was not taken over", e.Table.Name, e.Task, e.End)
+		w.startReplay(e)
+	case KeepPlace:
+		w.replays[e.Stream] = &simReplay{e: w.replays[e.From].e, next: w.replays[e.From].next, paused: true}
+	case FinishRestore:
+		if r := w.replays[e.Stream]; r != nil && !r.over {
+			if r.next < e.End {
+				w.seen["promoted, had to replay"]++
+			} else {
+				w.seen["promoted, already there"]++
+			}
+			r.end, r.asked, r.follow, r.reached = e.End, e.End, false, false
 		}
-		w.restoring[e.Table.Stream] = true
 	case StartFeed:
+		w.checkStores(e.Task)
 		w.flowing[e.Source.Stream], w.paused[e.Source.Stream] = keyOf(e.Task.String(), e.Epoch), e.Paused
 	case PauseStream:
 		w.paused[e.Stream] = true
@@ -266,7 +294,7 @@ func keyOf(task string, epoch uint32) string { return fmt.Sprintf("%s@%d", task,
 // disconnect forgets what belongs to the connection.
 func (w *world) disconnect() {
 	w.conn, w.owed, w.waiting = 0, nil, map[string]int{}
-	w.open = map[string]protocol.Assign{}
+	w.open, w.queue = map[string]protocol.Assign{}, nil
 	for _, op := range w.ops {
 		if p, ok := op.(Produce); ok {
 			w.former[p.Op] = true
@@ -282,12 +310,22 @@ func (w *world) message(msg protocol.Message) {
 	}
 	switch m := msg.(type) {
 	case protocol.Assign:
+		if m.Role == protocol.RoleStandby {
+			w.seen["standby"]++
+		}
 		answer(m.ID, w.assigned(m))
 	case protocol.Restored:
 		w.unready[keyOf(m.Task, m.Epoch)] = m.ID
 		answer(m.ID, protocol.Ready{Re: m.ID, Task: m.Task, Epoch: m.Epoch})
+	case protocol.Promoted:
+		if w.succeeds(m.Task, m.Epoch, m.Tables, protocol.RoleActive) {
+			w.unready[keyOf(m.Task, m.Epoch)] = m.ID
+			answer(m.ID, protocol.Ready{Re: m.ID, Task: m.Task, Epoch: m.Epoch})
+		}
+	case protocol.Demoted:
+		w.succeeds(m.Task, m.Epoch, m.Tables, protocol.RoleStandby)
 	case protocol.Revoke:
-		if w.rng.IntN(4) > 0 || !w.faults {
+		if a := w.open[m.Task]; a.Epoch == m.Epoch && (w.rng.IntN(4) > 0 || !w.faults) {
 			answer(m.ID, protocol.Released{Re: m.ID, Task: m.Task, Epoch: m.Epoch})
 		}
 	case protocol.Lost:
@@ -295,11 +333,21 @@ func (w *world) message(msg protocol.Message) {
 			delete(w.open, m.Task)
 		}
 	case protocol.Reset:
+		if w.open[m.Task].Epoch != m.Epoch {
+			return
+		}
 		key := keyOf(m.Task, m.Epoch)
 		w.missing[key][m.Stream], w.unready[key] = true, -1
+		if w.open[m.Task].Role == protocol.RoleStandby {
+			w.seen["reset of a standby"]++
+		}
+		w.wipe(m.Task, m.Table, m.Stream)
 		answer(m.ID, protocol.Opened{Re: m.ID, Task: m.Task, Epoch: m.Epoch, Checkpoints: map[string]*string{m.Table: nil}})
 	case protocol.Committed:
 		w.answered(m.Task, m.Epoch)
+		if key := keyOf(m.Task, m.Epoch); w.open[m.Task].Epoch == m.Epoch || w.released[key] {
+			w.store(m.Task, m.Checkpoints)
+		}
 	case protocol.Aborted:
 		w.answered(m.Task, m.Epoch)
 	case protocol.Stale:
@@ -332,23 +380,10 @@ func (w *world) assigned(m protocol.Assign) protocol.Message {
 	w.epochs[m.Task], w.open[m.Task], w.missing[key], w.unready[key] = m.Epoch, m, missing, -1
 	points := map[string]*string{}
 	for _, t := range m.Tables {
-		points[t.Name], missing[t.Stream] = nil, true
+		points[t.Name], missing[t.Stream] = w.checkpoint(m.Task, t.Name), true
+		w.opened(m.Task, m.Epoch, t)
 	}
 	return protocol.Opened{Re: m.ID, Task: m.Task, Epoch: m.Epoch, Checkpoints: points}
-}
-
-// unsaid: the last restored of an epoch is taken back, or its gate is closed. Half of the time it was
-// sent already.
-func (w *world) unsaid(epoch string) {
-	if w.rng.IntN(2) == 0 {
-		return
-	}
-	for i, o := range w.owed {
-		if r, ok := o.ev.(Received).Message.(protocol.Ready); ok && fmt.Sprint("epoch ", r.Epoch) == epoch {
-			w.owed = append(w.owed[:i:i], w.owed[i+1:]...)
-			return
-		}
-	}
 }
 
 // say makes the worker's next answer.
@@ -363,6 +398,7 @@ func (w *world) say() {
 	case protocol.Released:
 		if w.open[m.Task].Epoch == m.Epoch {
 			delete(w.open, m.Task)
+			w.released[keyOf(m.Task, m.Epoch)] = true
 		}
 	}
 	w.step(next.ev)
