@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pillion/pillion"
+	scenarios "github.com/pillion/pillion"
 	"github.com/pillion/pillion/internal/conformance"
 )
 
@@ -65,7 +65,7 @@ func (p *process) conformanceCommand(args []string) error {
 }
 
 func chooseCases(o conformance.Options) ([]conformance.Scenario, error) {
-	files, err := fs.Sub(pillion.Scenarios, "spec/scenarios")
+	files, err := fs.Sub(scenarios.Scenarios, "spec/scenarios")
 	if err != nil {
 		return nil, err
 	}
