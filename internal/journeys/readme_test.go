@@ -29,13 +29,15 @@ var commands = map[string]func(r *reader, command string){
 	"pillion run":                            (*reader).alone,
 	"pillion run --print-config":             (*reader).printConfig,
 	"pillion run -- COMMAND":                 (*reader).pair,
+	"bin/pillion " + conformance:             (*reader).conformance,
 	"bin/pillion dev -- " + wordcount:        (*reader).dev,
 	"bin/pillion run " + onKafka + wordcount: (*reader).onKafka,
 }
 
 const (
-	wordcount = ".venv/bin/python examples/wordcount/worker.py"
-	onKafka   = "--bootstrap-servers localhost:9092 --group-id words -- "
+	wordcount   = ".venv/bin/python examples/wordcount/worker.py"
+	conformance = "conformance --level standby -- .venv/bin/python clients/python/conformance/worker.py"
+	onKafka     = "--bootstrap-servers localhost:9092 --group-id words -- "
 )
 
 func TestReadme(t *testing.T) {
@@ -74,7 +76,7 @@ func newReader(t *testing.T) *reader {
 	r := &reader{t: t, dir: t.TempDir()}
 	r.readme = r.read("README.md")
 	venv := filepath.Dir(filepath.Dir(python(t)))
-	for name, target := range map[string]string{".venv": venv, "examples": checkout() + "/examples"} {
+	for name, target := range map[string]string{".venv": venv, "examples": checkout() + "/examples", "clients": checkout() + "/clients"} {
 		if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -216,6 +218,15 @@ func (r *reader) pair(string) {
 	p := r.start("pillion run -- false", "PILLION_BOOTSTRAP_SERVERS="+strings.Join(oneBroker(r.t), ","))
 	if code := p.exit(); code != 1 {
 		r.t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+// conformance plays one case of each level; all of them are played elsewhere.
+func (r *reader) conformance(command string) {
+	words := strings.Fields(strings.Replace(command, " -- ", " --case handshake --case restore --case demote -- ", 1))
+	words[0] = filepath.Join(r.dir, "bin", "pillion")
+	if said := r.in(r.dir, nil, words...); !strings.Contains(said, "all 3 cases passed (level standby)") {
+		r.t.Errorf("it says\n%s", said)
 	}
 }
 
