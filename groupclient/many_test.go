@@ -12,6 +12,7 @@ import (
 
 	"github.com/pillion/pillion/assignor"
 	"github.com/pillion/pillion/internal/groupmodel"
+	"github.com/pillion/pillion/internal/kafka"
 )
 
 // Groups of several members whose leader, coordinator or members fail at the worst moment. The workers are
@@ -350,5 +351,83 @@ func TestATaskGoesToItsCopy(t *testing.T) {
 		if !slices.Contains(a.Active, Task{"orders", 3}) || !slices.Contains(c.Active, Task{"orders", 1}) || !slices.Contains(c.Active, Task{"orders", 0}) {
 			t.Errorf("second %v, third %v", a.Active, c.Active)
 		}
+	})
+}
+
+// A rolling deploy of four that adds a table, or removes one: each member is drained and comes back with the
+// other declaration. INVARIANT: a task whose claim names a table is taken over without it only when no
+// member that stays declares it.
+func TestARollingDeploy(t *testing.T) {
+	more := orders(8)
+	more.Sets[0].Tables = append(more.Sets[0].Tables, PreparedTable{Name: "more", Topic: "more-log"})
+	for name, c := range map[string]struct{ from, to Prepared }{"adds a table": {orders(8), more}, "removes a table": {more, orders(8)}} {
+		t.Run(name, func(t *testing.T) {
+			onFakeClock(t, func(t *testing.T, _ *bench) {
+				s := newSimulation(t, 3)
+				s.model.topic("more-log", 8, 3)
+				for range 4 {
+					s.join(c.from)
+				}
+				pass(20 * time.Second)
+				s.check("at the start")
+				named := map[int32]bool{} // tasks whose claim names the table
+				accepted := s.model.accepted
+				s.model.set(func() {
+					s.model.accepted = func(tp kafka.TopicPartition, member string, offset int64, metadata string) {
+						accepted(tp, member, offset, metadata)
+						claim, _, _ := parseClaim(metadata)
+						_, now := claim.Tables["more-log"]
+						if named[tp.Partition] && !now && s.declares("more-log") {
+							t.Errorf("partition %d went to %s, which does not keep the table", tp.Partition, member)
+						}
+						named[tp.Partition] = now
+					}
+				})
+				for range 4 {
+					w := s.workers[0]
+					w.drain()
+					if err := w.Leave(t.Context()); err != nil {
+						t.Error(err)
+					}
+					w.kill()
+					s.remove(0)
+					s.join(c.to)
+					pass(20 * time.Second)
+					s.check("after a member was replaced")
+				}
+				owned := 0
+				for _, w := range s.workers {
+					if n := len(w.Owned()); n != 2 {
+						t.Errorf("a worker owns %d tasks at the end", n)
+					}
+					owned += len(w.Owned())
+					w.kill()
+				}
+				if _, want := c.to.Sets[0].table("more-log"); owned != 8 || named[0] != want {
+					t.Errorf("%d tasks are owned; the table is claimed: %v", owned, named[0])
+				}
+			})
+		})
+	}
+}
+
+func (set PreparedSet) table(topic string) (PreparedTable, bool) {
+	i := slices.IndexFunc(set.Tables, func(t PreparedTable) bool { return t.Topic == topic })
+	if i < 0 {
+		return PreparedTable{}, false
+	}
+	return set.Tables[i], true
+}
+
+// declares tells whether a member that stays keeps a table.
+func (s *simulation) declares(changelog string) bool {
+	return slices.ContainsFunc(s.workers, func(w *worker) bool {
+		w.Group.mu.Lock()
+		defer w.Group.mu.Unlock()
+		if w.want == nil || w.draining {
+			return false
+		}
+		_, ok := w.want.Sets[0].table(changelog)
+		return ok
 	})
 }

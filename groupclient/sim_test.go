@@ -123,12 +123,12 @@ type assignedTask struct {
 	once   sync.Once
 }
 
-func newWorker(m *model, seed uint64) *worker {
+func newWorker(m *model, seed uint64, declared Prepared) *worker {
 	w := idleWorker(seed)
 	w.line = &line{model: m}
 	w.Group = newGroup(Config{Group: "g"}, w.line, w)
 	w.busy.Go(func() { _ = w.Run(w.ctx) })
-	w.Join(orders(8))
+	w.Join(declared)
 	return w
 }
 
@@ -303,8 +303,12 @@ func (s *simulation) note(format string, args ...any) {
 }
 
 func (s *simulation) grow() {
+	s.join(orders(8))
+}
+
+func (s *simulation) join(declared Prepared) {
 	s.note("join")
-	s.workers = append(s.workers, newWorker(s.model, s.rnd.Uint64()))
+	s.workers = append(s.workers, newWorker(s.model, s.rnd.Uint64(), declared))
 }
 
 // step is one thing that happens to the group.
