@@ -100,6 +100,7 @@ func (r *Runner) startRestore(e StartRestore) {
 	if l == nil {
 		return
 	}
+	r.conns[l.conn].Credit().Yield(e.Table.Stream, e.Copy)
 	l.checkpoint, l.counted = e.Checkpoint, 0
 	l.replay = r.ports.Restorer.Start(e, l.gate)
 	l.stop = l.replay.Stop
@@ -193,6 +194,9 @@ func (r *Runner) count(copies []uint32) {
 	for _, stream := range copies {
 		if l := r.lanes[stream]; l != nil && l.replay != nil {
 			l.counted = l.replay.Records()
+			if c := r.conns[l.conn]; c != nil {
+				c.Credit().Yield(stream, false)
+			}
 		}
 	}
 }

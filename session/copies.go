@@ -5,6 +5,7 @@ package session
 type Copy struct {
 	Task TaskID
 	Lag  int64
+	Kept bool // no standby: the store of a task that was let go since the last sync
 }
 
 // copied is a copy with the streams of its changelogs; kept: nothing follows them, and the stores were
@@ -12,6 +13,7 @@ type Copy struct {
 type copied struct {
 	task    TaskID
 	streams []uint32
+	whole   bool // at any end
 	kept    bool
 }
 
@@ -22,7 +24,7 @@ func (m *Machine) copies() []copied {
 		if t.id.Global || !t.copyOnly() {
 			continue
 		}
-		c := copied{task: t.id, kept: t.state == Shadowing && len(t.tables) == 0}
+		c := copied{task: t.id, whole: t.state == Shadowing && len(t.tables) == 0}
 		for _, tb := range t.tables {
 			c.streams = append(c.streams, tb.stream.Stream)
 		}
@@ -30,7 +32,7 @@ func (m *Machine) copies() []copied {
 	}
 	for id := range m.kept {
 		if m.tasks[id] == nil {
-			list = append(list, copied{task: id, kept: true})
+			list = append(list, copied{task: id, whole: true, kept: true})
 		}
 	}
 	return list
@@ -66,7 +68,7 @@ func lagging(list []copied, lagOf func(stream uint32) int64) []Copy {
 	copies := make([]Copy, 0, len(list))
 	for _, c := range list {
 		lag := int64(-1)
-		if c.kept {
+		if c.whole {
 			lag = 0
 		}
 		for i, stream := range c.streams {
@@ -78,7 +80,7 @@ func lagging(list []copied, lagOf func(stream uint32) int64) []Copy {
 				break
 			}
 		}
-		copies = append(copies, Copy{Task: c.task, Lag: lag})
+		copies = append(copies, Copy{Task: c.task, Lag: lag, Kept: c.kept})
 	}
 	return copies
 }

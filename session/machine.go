@@ -81,12 +81,17 @@ func NewMachine(cfg Config) (*Machine, error) {
 }
 
 // Step takes one event at a time now. An event that does not fit is an error; nothing has changed then.
+//
+// INVARIANT: the machine's time goes on only where every step that is due is made: what became due in
+// between would be asked for by no Deadline any more.
 func (m *Machine) Step(now time.Time, ev Event) ([]Effect, error) {
+	settled := m.now
 	m.now, m.out = now, nil
 	if m.stopped {
 		return nil, nil
 	}
 	if alive, ok := ev.(Active); ok && !m.active(alive.Conn) {
+		m.now = settled
 		return nil, nil // nothing else can have changed
 	}
 	err := m.handle(ev)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pillion/pillion/protocol"
 )
@@ -20,6 +21,21 @@ func TestAnAnswerThatComesAfterTheSyncWaitsForNoOther(t *testing.T) {
 	s.now = s.now.Add(simConfig.RevokeTimeout)
 	s.on(Tick{})
 	s.on(Assigned{Generation: 4, MemberID: "m", Active: []TaskID{task0, task1}}, "take over s/1")
+}
+
+// A worker that grants credit all the time keeps nothing from being tried again.
+func TestCreditDoesNotHideWhatIsDue(t *testing.T) {
+	s := running(t)
+	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
+	s.on(Assigned{Generation: 2, MemberID: "m", Active: []TaskID{task0}})
+	s.on(s.positioned(task0, isBusy))
+	at := s.m.Deadline()
+	s.now = at.Add(time.Millisecond)
+	s.on(Active{Conn: 1})
+	if s.m.Deadline() != at {
+		t.Fatalf("the next tick is wanted at %v, the commit waits for %v", s.m.Deadline(), at)
+	}
+	s.on(Tick{}, "positions s/0 map[in:20]")
 }
 
 func (s *script) took1(r Result) TookOver {

@@ -78,7 +78,7 @@ func (c *sidecar) make(token string) (err error) {
 	}
 	if s.OpsListen != "" {
 		c.ops, err = ops.New(ops.Config{
-			Listen: s.OpsListen, Metrics: c.metrics, Session: c.runner.Status, Alive: c.runner.Alive, Bridge: c.bridge.Stats, Logger: log.Named("ops"),
+			Listen: s.OpsListen, Metrics: c.metrics, Session: c.runner.Status, Alive: c.runner.Alive, Bridge: c.bridge.Stats, Copies: c.runner.Copies, Logger: log.Named("ops"),
 		})
 		if err != nil {
 			return err

@@ -20,20 +20,61 @@ type Credit struct {
 	queued    int64     // bytes handed to out and neither written nor refunded
 	maxQueued int64     // our own bound, which the worker cannot raise
 	waiters   list.List // of *waiter, oldest first
+	window    int64     // first limit of the connection
+	yielding  int64     // bytes of streams that give way, sent and not granted anew
 }
 
 type account struct {
 	spent, limit int64
+	window       int64 // first limit
 	waiting      int
+	yields       bool // gives way to streams that do not
 }
 
 func (a *account) open() bool { return a.spent < a.limit }
+
+// owed is what was sent and not granted anew.
+func (a *account) owed() int64 { return max(0, a.spent-(a.limit-a.window)) }
+
+// yieldingShare is the part of the connection's window that all streams which give way may use together:
+// what the worker has to take before a frame that others wait for.
+const yieldingShare = 4
+
+// Yield makes a stream give way to those that do not: it goes after them, and only while little of its
+// kind is on its way. With false it is one of them again.
+func (c *Credit) Yield(stream uint32, yields bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.streams[stream]
+	if a == nil || a.yields == yields {
+		return
+	}
+	if a.yields = yields; yields {
+		c.yielding += a.owed()
+		return
+	}
+	c.yielding -= a.owed()
+	c.admit()
+}
+
+// change keeps count of what yielding streams owe.
+func (c *Credit) change(a *account, change func()) {
+	before := a.owed()
+	change()
+	if a.yields {
+		c.yielding += a.owed() - before
+	}
+}
+
+// mayYield says whether a stream may send that gives way. Any room permits one frame.
+func (c *Credit) mayYield() bool { return c.yielding < max(1, c.window/yieldingShare) }
 
 // NewCredit makes the ledger of a connection whose queue is out. The limits are those of hello.
 func NewCredit(out Out, connection, stream int64) *Credit {
 	return &Credit{
 		out:       out,
 		conn:      account{limit: connection},
+		window:    connection,
 		streams:   map[uint32]*account{},
 		initial:   stream,
 		maxQueued: math.MaxInt64,
@@ -56,7 +97,7 @@ func (c *Credit) Grant(connection int64, streams map[uint32]int64) {
 	c.conn.limit = max(c.conn.limit, connection)
 	for id, limit := range streams {
 		if a, ok := c.streams[id]; ok {
-			a.limit = max(a.limit, limit)
+			c.change(a, func() { a.limit = max(a.limit, limit) })
 		}
 	}
 	c.admit()
@@ -68,7 +109,7 @@ func (c *Credit) Open(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.streams[stream] == nil {
-		c.streams[stream] = &account{limit: c.initial}
+		c.streams[stream] = &account{limit: c.initial, window: c.initial}
 	}
 }
 
@@ -76,8 +117,13 @@ func (c *Credit) Open(stream uint32) {
 func (c *Credit) Forget(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.streams[stream] == nil {
+	a := c.streams[stream]
+	if a == nil {
 		return
+	}
+	if a.yields {
+		c.yielding -= a.owed()
+		defer c.admit()
 	}
 	c.fail(func(w *waiter) bool { return w.stream == stream }, ErrUnknownStream)
 	delete(c.streams, stream)
@@ -101,7 +147,7 @@ func (c *Credit) Refund(stream uint32, n int64) {
 	c.queued -= n
 	c.conn.spent -= n
 	if a := c.streams[stream]; a != nil {
-		a.spent -= n
+		c.change(a, func() { a.spent -= n })
 	}
 	c.admit()
 }
@@ -127,11 +173,11 @@ func (c *Credit) open() bool { return c.conn.open() && c.queued < c.maxQueued }
 
 // queue spends credit and hands the frame over, or says that it has to wait for its gate or stream.
 func (c *Credit) queue(w *waiter, a *account) bool {
-	if w.gate.paused || !a.open() {
+	if w.gate.paused || !a.open() || a.yields && !c.mayYield() {
 		return false
 	}
 	n := int64(len(w.frame))
-	a.spent += n
+	c.change(a, func() { a.spent += n })
 	c.conn.spent += n
 	c.queued += n
 	w.gate.noteDelivered(w.frame)
@@ -139,16 +185,19 @@ func (c *Credit) queue(w *waiter, a *account) bool {
 	return true
 }
 
-// admit lets go whoever can, oldest first. It runs after every change that makes room.
+// admit lets go whoever can, oldest first, those who give way last. It runs after every change that
+// makes room.
 func (c *Credit) admit() {
 	if c.closed {
 		return
 	}
-	for e := c.waiters.Front(); e != nil && c.open(); {
-		w := e.Value.(*waiter)
-		e = e.Next()
-		if c.queue(w, c.streams[w.stream]) {
-			c.release(w, nil)
+	for _, yields := range []bool{false, true} {
+		for e := c.waiters.Front(); e != nil && c.open(); {
+			w := e.Value.(*waiter)
+			e = e.Next()
+			if a := c.streams[w.stream]; a.yields == yields && c.queue(w, a) {
+				c.release(w, nil)
+			}
 		}
 	}
 }

@@ -10,7 +10,9 @@
 // back for one that it drops (Refund).
 //
 // Senders that wait are served in the order in which they came; one that waits for its own stream
-// or gate does not hold up those behind it. A grant wakes only those that can go.
+// or gate does not hold up those behind it. A grant wakes only those that can go. Streams that give way
+// (Yield: the copies of standbys) are served last, and fill a part of the connection's window only, so
+// that records do not wait behind all that a copy can send.
 //
 // INVARIANT: after Close has returned, no frame enters the queue through this gate, and none that
 // is queued is written after a message that was queued after Close.

@@ -74,13 +74,14 @@ func (m *Metrics) Step(step string, began time.Time, err error) {
 }
 
 // watch adds gauges of what can be asked at any time.
-func (m *Metrics) watch(status func() session.Status, stats func() bridge.Stats) {
-	m.registry.MustRegister(&watcher{status: status, stats: stats})
+func (m *Metrics) watch(c Config) {
+	m.registry.MustRegister(&watcher{status: c.Session, stats: c.Bridge, copies: c.Copies})
 }
 
 type watcher struct {
 	status func() session.Status
 	stats  func() bridge.Stats
+	copies func() []session.Copy
 }
 
 var (
@@ -90,6 +91,11 @@ var (
 	generation  = describe("pillion_group_generation", "Generation of the membership; 0 when there is none.")
 	draining    = describe("pillion_draining", "1 while the sidecar drains.")
 	tasks       = describe("pillion_tasks", "Tasks that the group gave us, by state.", "state")
+	standbys    = describe("pillion_standbys", "Copies that this worker keeps, or is to keep, for others.")
+	standbyLag  = describe("pillion_standby_lag", "Offsets that a copy is behind the end of its changelogs; absent while not known.", "task")
+	tookOver    = describe("pillion_take_overs_total", "Tasks that became ours, by how: promoted (from a copy) or restored.", "how")
+	replayed    = describe("pillion_take_over_records_total", "Records replayed from the sync to the last of them.", "how")
+	tookSeconds = describe("pillion_take_over_seconds_total", "Time from the sync until the tables were whole (promoted) or the records flowed (restored).", "how")
 	outstanding = describe("pillion_commits_outstanding", "Commits without an answer.")
 	queued      = describe("pillion_queued_bytes", "Bytes that wait for the worker's socket, by lane.", "lane")
 	buffered    = describe("pillion_buffered_writes_bytes", "Bytes of writes frames of commits that have not ended.")
@@ -102,7 +108,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{workerUp, workerHung, groupMember, generation, draining, tasks, outstanding, queued, buffered, unacked, lastSeen} {
+	for _, d := range []*prometheus.Desc{workerUp, workerHung, groupMember, generation, draining, tasks, standbys, standbyLag, tookOver, replayed, tookSeconds, outstanding, queued, buffered, unacked, lastSeen} {
 		ch <- d
 	}
 }
@@ -110,6 +116,9 @@ func (w *watcher) Describe(ch chan<- *prometheus.Desc) {
 func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
 	st, b := w.status(), w.stats()
 	gauge(workerUp, number(st.Worker))
@@ -119,6 +128,18 @@ func (w *watcher) Collect(ch chan<- prometheus.Metric) {
 	gauge(draining, number(st.Draining))
 	for state, n := range st.Tasks {
 		gauge(tasks, float64(n), state)
+	}
+	gauge(standbys, float64(st.Standbys))
+	for _, c := range w.copies() {
+		if c.Lag >= 0 && !c.Kept {
+			gauge(standbyLag, float64(c.Lag), c.Task.String())
+		}
+	}
+	for _, how := range []string{"promoted", "restored"} {
+		t := st.TookOver[how]
+		count(tookOver, float64(t.Count), how)
+		count(replayed, float64(t.Records), how)
+		count(tookSeconds, t.Took.Seconds(), how)
 	}
 	gauge(outstanding, float64(st.Commits))
 	gauge(queued, float64(b.QueuedControl), "control")

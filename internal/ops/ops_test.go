@@ -31,6 +31,12 @@ func server(t *testing.T, status *session.Status, alive error) *Server {
 		Session: func() session.Status { return *status },
 		Alive:   func(context.Context) error { return alive },
 		Bridge:  func() bridge.Stats { return bridge.Stats{LastActivity: time.UnixMilli(1500)} },
+		Copies: func() []session.Copy {
+			if status.Standbys == 0 {
+				return nil
+			}
+			return []session.Copy{{Task: session.TaskID{Set: "s"}, Lag: 7}, {Task: session.TaskID{Set: "t"}, Lag: 5}, {Lag: -1}, {Lag: 99, Kept: true}}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +77,9 @@ func TestProbes(t *testing.T) {
 		{"hung", "/readyz", with(func(s *session.Status) { s.Hung = true }), nil, 503, "hung"},
 		{"Kafka is away", "/readyz", session.Status{WaitingFor: "no Kafka broker answers"}, nil, 503, "not checked yet: no Kafka broker answers"},
 		{"verbose", "/readyz?verbose", ready, nil, 200, "generation: 3"},
-		{"verbose", "/readyz?verbose", session.Status{}, nil, 503, "member: none\ngeneration: 0\ndraining: false\ntasks: none\ncommits outstanding: 0\nwaiting for: nothing\nno worker"},
+		{"verbose", "/readyz?verbose", session.Status{}, nil, 503, "member: none\ngeneration: 0\ndraining: false\ntasks: none\nstandbys: none\ncommits outstanding: 0\nwaiting for: nothing\nno worker"},
 		{"verbose", "/readyz?verbose", with(func(s *session.Status) { s.Tasks = map[string]int{"running": 3, "parked": 1} }), nil, 200, "tasks: parked 1, running 3\n"},
+		{"verbose", "/readyz?verbose", with(func(s *session.Status) { s.Standbys = 3 }), nil, 200, "standbys: 3, at most 7 behind, 1 of them not known\n"},
 		{"index", "/", ready, nil, 200, "/readyz"},
 		{"worker alive", "/worker-livez", ready, nil, 200, "ok"},
 		{"worker hung", "/worker-livez", with(func(s *session.Status) { s.Hung = true }), nil, 503, "hung"},
@@ -97,7 +104,7 @@ func TestOnlyGetIsServed(t *testing.T) {
 
 // docs/metrics.md and the code list the same metrics.
 func TestEveryMetricIsDocumented(t *testing.T) {
-	status := session.Status{Tasks: map[string]int{"running": 2}}
+	status := session.Status{Tasks: map[string]int{"running": 2}, Standbys: 3}
 	s := server(t, &status, nil)
 	hooks := s.cfg.Metrics.Bridge()
 	hooks.Refused(401)

@@ -29,6 +29,7 @@ type Config struct {
 	// Alive asks the session's loop for a sign of life.
 	Alive  func(ctx context.Context) error
 	Bridge func() bridge.Stats
+	Copies func() []session.Copy // what the worker keeps without being its active
 	Logger hclog.Logger
 }
 
@@ -44,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ops_listen: %w: choose another address with --ops-listen, or turn it off with --ops-listen=", err)
 	}
-	cfg.Metrics.watch(cfg.Session, cfg.Bridge)
+	cfg.Metrics.watch(cfg)
 	return &Server{cfg: cfg, listener: listener}, nil
 }
 
@@ -116,8 +117,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	if r.URL.Query().Has("verbose") {
-		fmt.Fprintf(w, "worker attached: %v\nworker hung: %v\nmember: %s\ngeneration: %d\ndraining: %v\ntasks: %s\ncommits outstanding: %d\nwaiting for: %s\n",
-			st.Worker, st.Hung, or(st.Member, "none"), st.Generation, st.Draining, byState(st.Tasks), st.Commits, or(st.WaitingFor, "nothing"))
+		fmt.Fprintf(w, "worker attached: %v\nworker hung: %v\nmember: %s\ngeneration: %d\ndraining: %v\ntasks: %s\nstandbys: %s\ncommits outstanding: %d\nwaiting for: %s\n",
+			st.Worker, st.Hung, or(st.Member, "none"), st.Generation, st.Draining, byState(st.Tasks), s.behind(), st.Commits, or(st.WaitingFor, "nothing"))
 	}
 	if missing == "" {
 		missing = "ok"
@@ -139,6 +140,28 @@ func byState(counts map[string]int) string {
 		words = append(words, fmt.Sprintf("%s %d", state, counts[state]))
 	}
 	return or(strings.Join(words, ", "), "none")
+}
+
+// behind are the copies and how far they are from the end of their changelogs.
+func (s *Server) behind() string {
+	copies, most, unknown := 0, int64(0), 0
+	for _, c := range s.cfg.Copies() {
+		if c.Kept {
+			continue
+		}
+		copies++
+		if most = max(most, c.Lag); c.Lag < 0 {
+			unknown++
+		}
+	}
+	if copies == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%d, at most %d behind", copies, most)
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d of them not known", unknown)
+	}
+	return text
 }
 
 // index tells a person what there is.
