@@ -31,10 +31,15 @@ func (d *dealer) next(members []int32) int32 {
 	return m
 }
 
-// hand deals copies of tasks so that members with most left come first, and in turn.
+// hand deals copies so that members with most left come first. Of those it takes one that shares few
+// tasks with the active, so that when this one dies its tasks go to many.
 type hand struct {
 	levels [][]int32 // by how many a member has left
+	at     uint32
 }
+
+// handTries is how many members are looked at for one copy.
+const handTries = 16
 
 func newHand(members, n []int32) *hand {
 	h := &hand{levels: make([][]int32, slices.Max(n)+1)}
@@ -44,12 +49,27 @@ func newHand(members, n []int32) *hand {
 	return h
 }
 
-// draw takes one from the first member that may have it; nobody when there is none.
-func (h *hand) draw(may func(int32) bool) int32 {
+// draw takes one from a member that may have it; nobody when there is none.
+func (h *hand) draw(may func(int32) bool, shared func(int32) int32) int32 {
 	for left := len(h.levels) - 1; left > 0; left-- {
-		if i := slices.IndexFunc(h.levels[left], may); i >= 0 {
-			m := h.levels[left][i]
-			h.levels[left] = slices.Delete(h.levels[left], i, i+1)
+		members := h.levels[left]
+		best, tries, least := -1, 0, int32(0)
+		h.at = h.at*1664525 + 1013904223 // any way to go on to others will do
+		for k := range members {
+			i := (int(h.at>>8) + k) % len(members)
+			if !may(members[i]) {
+				continue
+			}
+			if n := shared(members[i]); best < 0 || n < least {
+				best, least = i, n
+			}
+			if tries++; least == 0 || tries == handTries {
+				break
+			}
+		}
+		if best >= 0 {
+			m := members[best]
+			h.levels[left] = slices.Delete(members, best, best+1)
 			h.levels[left-1] = append(h.levels[left-1], m)
 			return m
 		}

@@ -1,6 +1,7 @@
 package assignor
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -15,13 +16,22 @@ type shadows struct {
 	p        *problem
 	b        *builder
 	active   [][]int32
+	rack     []int32     // of each member; nil where racks make no difference
 	able     [][]int32   // by set: members that can hold standbys
 	want     [][]int32   // by set and partition
 	warm     [][][]holds // by set and partition: copies that may be its standbys, the best first
 	kept     [][]span    // by set and partition: the tasks in the flow, one for each copy that may stay
 	at       [][][]int32 // by set and partition: the result
-	squeezed bool        // the flow could not be dealt out as it was
+	shared   map[pair]int32
+	load     []int32 // standbys of each member
+	squeezed bool    // the flow could not be dealt out as it was
 }
+
+// nearby is how much rather a standby shares many tasks with the active than its rack.
+const nearby = 1 << 16
+
+// pair is an active and a standby of the same task.
+type pair struct{ active, standby int32 }
 
 // standbyRounds bounds how often standbys are looked for again, each time from what was found.
 const standbyRounds = 4
@@ -30,16 +40,17 @@ func (p *problem) standbys(active [][]int32) [][][]int32 {
 	if p.replicas == 0 {
 		return p.blank().standby
 	}
-	w := &shadows{p: p, active: active}
+	w := &shadows{p: p, active: active, rack: p.racks()}
 	w.count()
 	w.copies()
 	best := w.asTheyAre()
 	for range standbyRounds {
 		w.find()
-		if best != nil && !w.worth(w.at).less(w.worth(best)) {
+		found := w.at
+		if best != nil && !w.worth(found).less(w.worth(best)) {
 			break // INVARIANT: nothing moves for nothing
 		}
-		best = w.at
+		best = found
 		if !w.squeezed {
 			break // there is nothing better
 		}
@@ -54,9 +65,16 @@ func (w *shadows) find() {
 	w.at, w.squeezed = w.p.blank().standby, false
 	w.start()
 	w.b.flow.solve()
+	w.shared = map[pair]int32{}
 	for i := range w.p.sets {
 		w.keep(i)
+	}
+	for i := range w.p.sets {
 		w.deal(i)
+	}
+	w.load = w.loads(w.at)
+	for i := range w.p.sets {
+		w.scatter(i)
 	}
 }
 
@@ -89,29 +107,44 @@ func (w *shadows) settle(at [][][]int32) {
 	}
 }
 
-// worth is how uneven a placement of standbys is: within the sets, then over all of them together.
-type worth struct{ sets, all int64 }
+// worth is how uneven a placement of standbys is: within the sets, then over all of them together; and
+// then how many copies of a task share a rack.
+type worth struct{ sets, all, near int64 }
 
-func (a worth) less(b worth) bool { return a.sets < b.sets || a.sets == b.sets && a.all < b.all }
+func (a worth) less(b worth) bool {
+	return cmp.Or(cmp.Compare(a.sets, b.sets), cmp.Compare(a.all, b.all), cmp.Compare(a.near, b.near)) < 0
+}
 
 func (w *shadows) worth(at [][][]int32) (v worth) {
-	all := make([]int64, len(w.p.members))
+	w.at = at
 	for i := range at {
 		own := make([]int64, len(w.p.members))
-		for _, list := range at[i] {
+		for partition, list := range at[i] {
 			for _, m := range list {
 				own[m]++
-				all[m]++
+				v.near += int64(w.near(i, partition, m, nobody))
 			}
 		}
 		for _, n := range own {
 			v.sets += n * n
 		}
 	}
-	for _, n := range all {
-		v.all += n * n
+	for _, n := range w.loads(at) {
+		v.all += int64(n) * int64(n)
 	}
 	return v
+}
+
+func (w *shadows) loads(at [][][]int32) []int32 {
+	load := make([]int32, len(w.p.members))
+	for i := range at {
+		for _, list := range at[i] {
+			for _, m := range list {
+				load[m]++
+			}
+		}
+	}
+	return load
 }
 
 // count finds how many standbys each task gets.
@@ -258,10 +291,15 @@ func (w *shadows) keep(i int) {
 	for partition, k := range w.kept[i] {
 		for _, t := range f.tasks[k.start:k.stop] {
 			if t.at < int32(len(f.cells)) {
-				w.at[i][partition] = append(w.at[i][partition], f.cells[t.at].member)
+				w.give(i, partition, f.cells[t.at].member)
 			}
 		}
 	}
+}
+
+func (w *shadows) give(i, partition int, m int32) {
+	w.at[i][partition] = append(w.at[i][partition], m)
+	w.shared[pair{w.active[i][partition], m}]++
 }
 
 // may tells whether a member can be one more standby of a task.
@@ -283,11 +321,14 @@ func (w *shadows) deal(i int) {
 			hands[q] = h
 		}
 		for len(w.at[i][partition]) < int(w.want[i][partition]) {
-			m := h.draw(func(m int32) bool { return w.may(i, partition, m) })
+			active := w.active[i][partition]
+			m := h.draw(func(m int32) bool { return w.may(i, partition, m) }, func(m int32) int32 {
+				return w.shared[pair{active, m}] + nearby*int32(w.near(i, partition, m, nobody))
+			})
 			if m == nobody {
 				break
 			}
-			w.at[i][partition] = append(w.at[i][partition], m)
+			w.give(i, partition, m)
 		}
 	}
 	room := make([]int32, len(w.p.members))
