@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -36,6 +37,10 @@ type Config struct {
 	// Vet is asked about a worker that has said a well-formed hello, before it takes the place of another;
 	// nil: every one may. It must not block.
 	Vet func(protocol.Hello) *Refusal
+
+	// Drain hands everything over and says how that went, when it has ended or ctx has; nil: nobody
+	// can ask for it here. It is called for each who asks: a second one joins the first.
+	Drain func(ctx context.Context) (Drained, error)
 
 	Logger  hclog.Logger
 	Metrics Metrics

@@ -19,6 +19,11 @@
 // credit given back. Calls of a Handler never overlap: Connected first, Disconnected last, and the
 // Disconnected of an older connection before the Connected of the one that takes its place.
 //
+// # Drain
+//
+// POST /drain is the other thing that can be asked for here, by whoever may be a worker: the sidecar
+// hands everything over, the answer says how that went, and the server stops behind it.
+//
 // # Liveness
 //
 // Only a closed socket is death. The server pings so that a path that drops idle connections keeps
@@ -41,5 +46,6 @@
 // INVARIANT: nothing of a closed gate is written after a message that was sent after the close.
 // INVARIANT: a commit that lost a frame for any reason carries Writes.Err, or the connection ends.
 // INVARIANT: bytes that the worker may send and buffered bytes stay within the bound above.
+// INVARIANT: who asked for a drain gets an answer before the server stops.
 // INVARIANT: no input, however hostile, reaches the Handler unless it decodes and is allowed.
 package bridge

@@ -3,11 +3,11 @@ package bridge
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorilla/websocket"
@@ -22,9 +22,9 @@ type refusal struct {
 	message string
 }
 
-// refuse says why a request is not from a worker that may connect; nil: it may.
+// refuseStranger says why a request is not from somebody who may ask anything here; nil: it may.
 // What a browser cannot forge comes first, so that a web page learns nothing of tokens.
-func (s *Server) refuse(r *http.Request) *refusal {
+func (s *Server) refuseStranger(r *http.Request) *refusal {
 	if s.hosts != nil && !slices.Contains(s.hosts, r.Host) {
 		return &refusal{protocol.HTTPForbidden, "forbidden",
 			fmt.Sprintf("host %q is not this listener: connect to %s", clip(r.Host, 100), s.URL())}
@@ -39,6 +39,11 @@ func (s *Server) refuse(r *http.Request) *refusal {
 		return &refusal{protocol.HTTPUnauthorized, "unauthorized",
 			"the token is missing or wrong: send the sidecar's token as Authorization: Bearer, see PILLION_TOKEN_FILE"}
 	}
+	return nil
+}
+
+// refuse says why a request is not from a worker that may connect; nil: it may.
+func (s *Server) refuse(r *http.Request) *refusal {
 	if r.URL.Path != "/" {
 		return &refusal{protocol.HTTPNotFound, "not_found",
 			fmt.Sprintf("there is nothing at %q: the worker's websocket is at /", clip(r.URL.Path, 100))}
@@ -81,9 +86,10 @@ func (s *Server) answer(w http.ResponseWriter, no *refusal) {
 	if no.status == protocol.HTTPUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+	body := errorBody(no)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(no.status)
-	body, _ := json.Marshal(map[string]string{"code": no.code, "message": no.message}) // strings always encode
-	w.Write(append(body, '\n'))
+	w.Write(body)
 }
 
 // hostsOf lists the only Host headers that a listener answers to; nil for Unix sockets.

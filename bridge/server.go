@@ -44,6 +44,10 @@ type Server struct {
 	slots     chan struct{} // accepted connections that are not upgraded
 	upgrader  websocket.Upgrader
 
+	life      context.Context // until stop
+	end       context.CancelFunc
+	answering sync.WaitGroup // drains that were asked for
+
 	requests sync.WaitGroup // of net/http's connections until hijacked
 	workers  sync.WaitGroup // upgraded connections
 
@@ -84,6 +88,7 @@ func New(cfg Config, h Handler) (*Server, error) {
 	s.upgrader.Error = func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 		s.answer(w, &refusal{status, "bad_subprotocol", reason.Error()})
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.http = http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: cfg.headerTimeout,
@@ -102,6 +107,7 @@ func (s *Server) URL() string { return s.url }
 
 // Close stops listening. It is for a server whose Run is never called.
 func (s *Server) Close() {
+	s.end()
 	for _, l := range s.listeners {
 		l.Close()
 	}
@@ -139,9 +145,11 @@ func (s *Server) stop() {
 		conns = append(conns, c)
 	}
 	s.mu.Unlock()
+	s.end()
 	for _, c := range conns {
 		c.Close(protocol.CloseGoingAway, "the sidecar stops")
 	}
+	s.answering.Wait()
 	s.http.Close() // hijacked connections are not its own any more
 	s.Close()
 }
@@ -177,8 +185,17 @@ func (s *Server) connState(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// ServeHTTP answers one request; for a worker it returns when the connection has ended.
+// ServeHTTP answers one request; for a worker it returns when the connection has ended, for a drain
+// when that has.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if no := s.refuseStranger(r); no != nil {
+		s.answer(w, no)
+		return
+	}
+	if r.URL.Path == drainPath && s.cfg.Drain != nil {
+		s.drain(w, r)
+		return
+	}
 	if no := s.refuse(r); no != nil {
 		s.answer(w, no)
 		return

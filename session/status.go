@@ -10,6 +10,7 @@ type Status struct {
 	Member     string // empty: no member
 	Generation int32
 	Draining   bool
+	GaveUp     bool                 // the drain had its time: what was left is given up
 	Waiting    string               // code of what is waited for; empty: nothing
 	WaitingFor string               // the same in words
 	Tasks      map[string]int       // by state
@@ -29,7 +30,7 @@ type TookOvers struct {
 func (m *Machine) Status() Status {
 	s := Status{
 		Worker: m.worker != nil && m.worker.prepared, Group: m.joinedGroup(), Member: m.member, Generation: m.generation,
-		Draining: m.draining, Waiting: m.waiting.Code, WaitingFor: m.waiting.Message, Tasks: map[string]int{},
+		Draining: m.draining, GaveUp: m.gaveUp, Waiting: m.waiting.Code, WaitingFor: m.waiting.Message, Tasks: map[string]int{},
 		TookOver: m.tookOvers,
 	}
 	s.Hung = m.worker != nil && m.worker.hung

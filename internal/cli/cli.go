@@ -33,6 +33,8 @@ const usage = `pillion - the Kafka sidecar of one worker process
   pillion dev [flags] -- COMMAND ...
       The same with an in-process Kafka that ends with it (needs the binary devkafka beside pillion).
       Missing topics are made, and a worker may be stopped in a debugger.
+  pillion drain [--listen ADDRESS] [--token-file FILE]
+      Have a running sidecar hand over its tasks and end; wait until it has.
   pillion plan [--input FILE] [--next] [--json]
       Print how a group's partitions would be shared, without Kafka; the group is JSON.
   pillion conformance [--level stateless|tables|standby] -- COMMAND ...
@@ -94,6 +96,8 @@ func (p *process) dispatch(args []string) error {
 		return p.devCommand(args[1:])
 	case "conformance":
 		return p.conformanceCommand(args[1:])
+	case "drain":
+		return p.drainCommand(args[1:])
 	case "plan":
 		return p.planCommand(args[1:])
 	case "version", "--version":
@@ -103,7 +107,7 @@ func (p *process) dispatch(args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	default:
-		return usagef("unknown command %q: use run, dev, conformance, plan or version", args[0])
+		return usagef("unknown command %q: use run, dev, drain, conformance, plan or version", args[0])
 	}
 }
 

@@ -162,13 +162,31 @@ func printConfig(w io.Writer, o *options) {
 	}
 }
 
-// newFlags makes the flag set of a command that takes settings.
+// newFlags makes the flag set of a command that takes all settings.
 func newFlags(command string) *pflag.FlagSet {
+	flags := newFlagsOf(command, settings)
+	flags.Bool("print-config", false, "print the settings in force and where each comes from, then exit")
+	return flags
+}
+
+// rows picks settings by name.
+func rows(names ...string) []setting {
+	var picked []setting
+	for _, row := range settings {
+		if slices.Contains(names, row.name) {
+			picked = append(picked, row)
+		}
+	}
+	return picked
+}
+
+// newFlagsOf makes the flag set of a command that takes some settings.
+func newFlagsOf(command string, some []setting) *pflag.FlagSet {
 	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.SetInterspersed(false)
 	flags.SetOutput(io.Discard)
-	for _, row := range settings {
+	for _, row := range some {
 		if row.kind == "bool" {
 			flags.Bool(row.flag(), false, row.help)
 			continue
@@ -179,7 +197,6 @@ func newFlags(command string) *pflag.FlagSet {
 		flags.VarPF(&flagValue{value: row.deflt, kind: row.kind}, row.flag(), "", row.help)
 	}
 	flags.String("config", "", "YAML file with settings")
-	flags.Bool("print-config", false, "print the settings in force and where each comes from, then exit")
 	return flags
 }
 

@@ -84,6 +84,7 @@ func (p *process) newPair(o *options, i int) (made *pair, err error) {
 	if made.sidecar, err = newSidecar(s, token, log); err != nil {
 		return made, err
 	}
+	made.sidecar.drains.begin = func() { made.drain(syscall.SIGTERM) }
 	if len(o.command) == 0 {
 		if token == "" {
 			log.Warn("no token_file is set: every local process can connect as the worker")

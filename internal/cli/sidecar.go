@@ -36,11 +36,13 @@ type sidecar struct {
 	metrics  *ops.Metrics
 	ops      *ops.Server // nil: off
 	bound    int64       // of its memory, in bytes
+	drains   *drains
 }
 
 // newSidecar listens for the worker and makes every part; nothing runs yet.
 func newSidecar(s Settings, token string, log hclog.Logger) (*sidecar, error) {
 	c := &sidecar{settings: s, log: log, metrics: ops.NewMetrics()}
+	c.drains = &drains{begin: c.drain, tasks: c.tasks, ended: make(chan struct{})}
 	if err := c.make(token); err != nil {
 		c.close()
 		return nil, err
@@ -72,6 +74,7 @@ func (c *sidecar) make(token string) (err error) {
 		}
 		return nil
 	}
+	listener.Drain = c.drains.wait
 	events := &bridgeEvents{runner: c.runner, ids: map[*bridge.Conn]session.ConnID{}}
 	if c.bridge, err = bridge.New(listener, events); err != nil {
 		return err
@@ -156,10 +159,12 @@ func (c *sidecar) Run(ctx context.Context) error {
 	}
 	parts.Go(func() error {
 		defer cancel()
-		return stopped(c.runner.Run(ctx, session.Ports{
+		err := c.runner.Run(ctx, session.Ports{
 			Group: c.group, Restorer: restorePort{c.restore}, Feeder: feedPort{c.feed},
 			Producer: producePort{producer: c.producer, now: time.Now, metrics: c.metrics}, Locator: c.locator,
-		}))
+		})
+		c.drains.over(err, c.runner.Status().GaveUp)
+		return stopped(err)
 	})
 	return parts.Wait()
 }
@@ -170,6 +175,16 @@ func stopped(err error) error {
 		return nil
 	}
 	return err
+}
+
+// tasks is how many tasks this sidecar is the active of.
+func (c *sidecar) tasks() int {
+	status := c.runner.Status()
+	n := -status.Standbys
+	for _, of := range status.Tasks {
+		n += of
+	}
+	return n
 }
 
 // drain hands everything over; Run ends when that is done.
