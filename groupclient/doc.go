@@ -12,11 +12,16 @@
 // claims it. TakeOver, Commit and CommitReleased come from other goroutines; they use the
 // generation that is current when they are sent, and the coordinator fences them by it.
 //
-// INVARIANT: TakeOver reads claims, checks its generation, fences, reads stable offsets, commits the
-// claim and captures the ends, in this order.
+// The leader: what each member says of itself → partition counts → the claims of tasks, where members
+// declare a set differently → assignor.Target, Transition, Validate → the group's record is measured →
+// SyncGroup. What waits is logged when it begins and when it is over.
+//
+// INVARIANT: TakeOver reads claims, checks its generation (which a SyncGroup confirms), fences, reads
+// stable offsets, commits the claim and captures the ends, in this order.
 // INVARIANT: a follow-up join is never sent before the SyncGroup of the generation is answered.
 // INVARIANT: a repeated JoinGroup has the same bytes.
 // INVARIANT: after a loss nothing is claimed and no commit of a lost task is sent.
+// INVARIANT: nothing that the offsets topic would not store is sent.
 //
 // What must never be: a JoinGroup that understates what is owned, a commit without a generation, a
 // heartbeat that waits for a handler.

@@ -128,3 +128,23 @@ func TestNoMembers(t *testing.T) {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
+
+// What the README shows is what is printed.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "pillion plan <<'EOF'\n")
+	group, rest, ok2 := strings.Cut(rest, "EOF\n```\n\n```\n")
+	if !ok || !ok2 {
+		t.Fatal("the README has no example of pillion plan")
+	}
+	var b bytes.Buffer
+	if err := planned(t, read(t, group), false).Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want, _, _ := strings.Cut(rest, "```"); b.String() != want {
+		t.Errorf("the README shows\n%s\nand it is\n%s", want, b.String())
+	}
+}
