@@ -25,6 +25,7 @@ func testKafka(t *testing.T, addrs []string) {
 		"past end":     testPastEnd,
 		"follow":       testFollow,
 		"idle":         testIdle,
+		"finish":       testFinish,
 		"progress":     testProgress,
 		"tombstones":   testTombstones,
 	} {

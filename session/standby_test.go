@@ -47,7 +47,7 @@ func TestAStandbyIsPromotedBehindItsLastFrameAndRunsWhenReady(t *testing.T) {
 	s.now = s.now.Add(3 * time.Second)
 	s.on(Reached{Stream: 1, End: NoEnd}) // of before: it says nothing of the end
 	s.on(Reached{Stream: 1, End: 9, Records: 4}, "in-stream promoted s/0 2")
-	if want := "task promoted task s/0 epoch 2 replayed 4 took 3s"; s.log[len(s.log)-1] != want {
+	if want := "task promoted task s/0 epoch 2 generation 2 replayed 4 took 3s"; s.log[len(s.log)-1] != want {
 		t.Errorf("logged %q, want %q", s.log, want)
 	}
 	s.on(s.from(protocol.Ready{Re: 2, Task: "s/0", Epoch: 2}), "feed s/0 10")
