@@ -328,6 +328,18 @@ def test_a_demoted_task_commits_nothing() -> None:
     assert restore.task is demoted.task
 
 
+def test_rows_before_demoted_are_still_applied() -> None:
+    core = Core()
+    core.running()
+    core.frame(RECORDS, 1, 5)
+    core.frame(RESTORE, 3, 7)
+    core.send(m.Demoted("w/0", 2, [m.TableStream("s", "up", "source", 20)]))
+    restore, demoted = core.events()
+    assert isinstance(restore, events.Restore)
+    assert not restore.batch.stale  # what comes on the new stream begins behind it
+    assert isinstance(demoted, events.Demoted)
+
+
 def test_released_waits_for_commits_and_falls_with_them() -> None:
     core = Core()
     task = core.running()

@@ -197,8 +197,9 @@ class TaskState:
         self.state = after
         if after is State.ENDED:
             for stream in self.streams:
-                # A promoted standby goes on from its position: rows still queued are good.
-                stream.fence.broken = stream.records or on is not On.PROMOTED
+                # Promoted and demoted, a task goes on from its position: rows still queued are good.
+                goes_on = on in (On.PROMOTED, On.DEMOTED)
+                stream.fence.broken = stream.records or not goes_on
         return True
 
     def table(self, name: str) -> Stream | None:
