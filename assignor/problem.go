@@ -156,8 +156,10 @@ func (p *problem) shadows(m int32, of map[string]int) {
 			continue
 		}
 		copies := &s.copies[c.Task.Partition]
-		if !slices.ContainsFunc(*copies, func(h holds) bool { return h.member == m }) {
+		if i := slices.IndexFunc(*copies, func(h holds) bool { return h.member == m }); i < 0 {
 			*copies = append(*copies, holds{m, c.Lag})
+		} else if uint64(c.Lag) < uint64((*copies)[i].lag) { // two stores; unknown is the largest
+			(*copies)[i].lag = c.Lag
 		}
 	}
 }

@@ -331,13 +331,13 @@ func (w *shadows) deal(i int) {
 			w.give(i, partition, m)
 		}
 	}
-	room := make([]int32, len(w.p.members))
-	for _, h := range hands {
-		h.rest(room)
-	}
+	var q *squeezer
 	for partition, want := range w.want[i] {
 		for len(w.at[i][partition]) < int(want) {
-			w.squeeze(i, partition, room)
+			if q == nil {
+				q = newSqueezer(w, i, hands)
+			}
+			q.place(partition)
 		}
 	}
 }
