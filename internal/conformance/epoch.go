@@ -41,8 +41,7 @@ type epoch struct {
 	tables    map[string]*stream
 	source    *stream
 	output    *stream
-	next      int64 // position of the last commit that came
-	open      []*commit
+	next      int64  // position of the last commit that came
 	queue     []item // what goes in stream, and waits for credit
 }
 

@@ -47,7 +47,6 @@ type mini struct {
 	limit    int64
 	closed   int // by us; 0: not
 	lastCode int
-	lastErr  string
 }
 
 type message struct {

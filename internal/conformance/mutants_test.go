@@ -42,7 +42,7 @@ var mutants = []struct {
 	{"credit-ignored", []string{"little_credit"}},
 	{"uncut-frames", []string{"small_limits"}},
 	{"goes-on-after-nonsense", []string{"bad_message"}},
-	{"no-offset-check", []string{"offset_mismatch"}},
+	{"no-offset-check", []string{"offset_mismatch", "restore_mismatch"}},
 	{"optional-refused", []string{"unknown_things"}},
 	{"unknown-field", []string{"unknown_things"}},
 	{"unknown-code", []string{"unknown_things"}},
@@ -79,8 +79,9 @@ var mutants = []struct {
 	{"reset-only-running", []string{"reset_restoring"}},
 	{"waits-for-all-restores", []string{"standby_beside"}},
 	{"promoted-not-revoked", []string{"promoted_revoked"}},
+	{"waits-for-queued-epochs", []string{"promoted_queued"}},
 	{"demoted-closes", []string{"demote"}},
-	{"demoted-keeps-pending", []string{"demote_busy"}},
+	{"demoted-keeps-pending", []string{"demote_busy", "demoted_queued"}},
 }
 
 // Every mistake is found by the case that is there for it. What a worker must not do shows only while

@@ -43,7 +43,6 @@ type player struct {
 	owed        []*stream
 	manner      manner
 	glued       []byte
-	barriers    int64
 
 	hears     func(raw []byte) bool // what a step waits to be told
 	forbidden []string              // types that must not come now

@@ -105,6 +105,7 @@ type restoreStep struct {
 	Table    string `json:"table"`     // only this one
 	PerFrame int    `json:"per_frame"` // records in a frame; 0: all in one
 	Until    *int64 `json:"until"`     // position at which it stops
+	Base     *int64 `json:"base"`      // where the first frame says that it begins; another place than it should is a fault of ours
 	Empty    bool   `json:"empty"`     // a frame of 0 records behind the others, with a checkpoint
 }
 
@@ -136,11 +137,15 @@ func doRestore(p *player, s restoreStep) error {
 			if n < len(records) {
 				next = *records[n].Offset
 			}
-			p.restoreFrame(t, records[:n], next)
+			base := t.position
+			if s.Base != nil {
+				base, s.Base = *s.Base, nil
+			}
+			p.restoreFrame(t, base, records[:n], next)
 			records = records[n:]
 		}
 		if s.Empty || t.position < end {
-			p.restoreFrame(t, nil, end)
+			p.restoreFrame(t, t.position, nil, end)
 		}
 	}
 	p.conn.pump()
@@ -148,9 +153,9 @@ func doRestore(p *player, s restoreStep) error {
 }
 
 // restoreFrame queues one frame, with a checkpoint.
-func (p *player) restoreFrame(t *stream, records []record, next int64) {
+func (p *player) restoreFrame(t *stream, base int64, records []record, next int64) {
 	point := p.model.checkpoint(t.of.log(t.name), next, false)
-	b := build(frame.Restore, t, t.position, next, records, point)
+	b := build(frame.Restore, t, base, next, records, point)
 	t.position = next
 	t.of.queue = append(t.of.queue, item{stream: t, payload: b})
 }

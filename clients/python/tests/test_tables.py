@@ -113,6 +113,22 @@ async def test_a_key_written_while_its_commit_is_pending_stays() -> None:
 
 
 @run
+async def test_rows_of_a_commit_that_is_answered_after_lost_stay_out() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        batch = await s.records(fake, b"x")
+        s.tables[task]["counts"][b"a"] = b"1"
+        pending = asyncio.create_task(s.tables.commit(batch))
+        commit = await s.worker.commit()
+        await s.worker.send(m.Lost(fake.name, fake.epoch, "fenced"))
+        await s.worker.committed(commit)
+        await pending  # user code has not seen Lost yet
+        store = s.stores.open(task, "counts")
+        assert (len(store), store.checkpoint()) == (0, None)
+        await s.event(pillion.Lost)
+
+
+@run
 async def test_two_commits_on_their_way_do_not_repeat_rows() -> None:
     async with stage() as s:
         fake, task = await s.start()
