@@ -197,7 +197,7 @@ class TaskState:
         self.state = after
         if after is State.ENDED:
             for stream in self.streams:
-                # Promoted and demoted, a task goes on from its position: rows still queued are good.
+                # Promoted or demoted, a task goes on from its position: rows queued are good.
                 goes_on = on in (On.PROMOTED, On.DEMOTED)
                 stream.fence.broken = stream.records or not goes_on
         return True
