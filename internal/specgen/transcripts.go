@@ -10,7 +10,9 @@ func transcripts() map[string]*script {
 		"standby": standby, "gap": gap, "errors": requestErrors, "store_failed": storeFailed,
 		"reset_queued": resetQueued, "revoke_early": revokeEarly, "aborted_released": abortedReleased,
 		"empty_frame": emptyFrame, "drain_two": drainTwo, "promoted_revoked": promotedRevoked,
-		"reset_twice": resetTwice, "locate": locate,
+		"reset_twice":  resetTwice,
+		"standby_lost": standbyLost, "promoted_lost": promotedLost, "demoted_revoked": demotedRevoked,
+		"drain_standby": drainStandby, "hung": hung, "locate": locate,
 	} {
 		s := &script{}
 		write(s)

@@ -38,6 +38,7 @@ var actions = map[string]func(p *player, do object){
 	"holders":  (*player).holders,
 	"newcomer": (*player).newcomer,
 	"pass":     func(*player, object) {},
+	"hang":     func(*player, object) {}, // what follows is awaited
 }
 
 // happen makes a cause happen. One without do shows in what follows.
@@ -72,6 +73,13 @@ func taskID(name string) session.TaskID {
 func (p *player) give(do object) {
 	t := taskID(text(do, "give"))
 	w := p.world
+	w.mu.Lock()
+	left := w.left
+	w.left = false
+	w.mu.Unlock()
+	if left {
+		await(p, w.joins, "the join")
+	}
 	w.mu.Lock()
 	leaving := w.leaving[t]
 	delete(w.leaving, t)

@@ -301,7 +301,8 @@ func (h *events) over(c *bridge.Conn) bool {
 // start makes the sidecar that the first welcome of the transcript describes.
 func start(t *testing.T, lines []line, listen string) *player {
 	t.Helper()
-	limits, window := welcomed(lines)
+	welcome := welcomed(lines)
+	limits, window := welcome.Limits, welcome.Credit
 	cfg := bridge.Config{
 		Listen: listen, MaxControl: limits.MaxControl, MaxFrame: limits.MaxFrame, MaxCommitBytes: limits.MaxCommitBytes,
 		Window: window, Logger: hclog.NewNullLogger(),
@@ -311,7 +312,7 @@ func start(t *testing.T, lines []line, listen string) *player {
 	}
 	runner, err := session.NewRunner(session.Config{
 		Version: "0.1.0", Guarantee: "at_least_once", WorkerGrace: 10 * time.Second, RevokeTimeout: 10 * time.Second,
-		MaxProcessing: 5 * time.Minute, DrainTimeout: 10 * time.Second, RetryDelay: time.Millisecond,
+		MaxProcessing: time.Duration(welcome.Deadlines.MaxProcessing) * time.Millisecond, DrainTimeout: 10 * time.Second, RetryDelay: time.Millisecond,
 		Limits: cfg.Limits(), Credit: cfg.Window,
 	}, hclog.NewNullLogger())
 	if err != nil {
@@ -356,15 +357,15 @@ func start(t *testing.T, lines []line, listen string) *player {
 	return p
 }
 
-func welcomed(lines []line) (limits protocol.Limits, window protocol.Window) {
+func welcomed(lines []line) protocol.Welcome {
 	for _, l := range lines {
 		if l.kind() != "welcome" {
 			continue
 		}
 		b, _ := json.Marshal(l.Message)
 		if m, err := protocol.Decode(bytes.TrimSpace(b)); err == nil {
-			return m.(protocol.Welcome).Limits, m.(protocol.Welcome).Credit
+			return m.(protocol.Welcome)
 		}
 	}
-	return limits, window
+	return protocol.Welcome{}
 }

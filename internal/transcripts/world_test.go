@@ -28,6 +28,7 @@ type world struct {
 	positions  map[session.TaskID]map[string]int64
 	ends       map[session.TaskID]map[string]int64
 	generation int32
+	left       bool          // a join is to follow
 	back       chan struct{} // closed: Kafka is there
 	holders    object        // by task: active and standbys, as located has them
 	stale      bool
@@ -184,7 +185,15 @@ func (w *world) CommitReleased(_ context.Context, t session.TaskID, next map[str
 	return nil
 }
 
-func (w *world) Leave(context.Context) error { return nil }
+func (w *world) Leave(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = true
+	clear(w.active)
+	clear(w.standby)
+	clear(w.leaving)
+	return nil
+}
 
 type restorer struct{ *world }
 
