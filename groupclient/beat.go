@@ -31,23 +31,39 @@ func (g *Group) beat(ctx context.Context) {
 		g.pause(ctx, wait)
 		return
 	}
-	asked := time.Now()
-	g.next = asked.Add(g.cfg.HeartbeatInterval)
-	answer, err := g.short(ctx, g.heartbeat(g.current()))
-	if err != nil {
-		if ctx.Err() == nil {
-			g.unanswered(ctx, err)
-			g.next = time.Now()
-		}
-		return
-	}
-	if code := answer.(*kmsg.HeartbeatResponse).ErrorCode; code != 0 {
+	g.next = time.Now().Add(g.cfg.HeartbeatInterval)
+	code, err := g.sendBeat(ctx)
+	switch {
+	case err == nil && code == 0:
+		g.failures = 0
+	case err == nil:
 		g.next = time.Now()
 		g.obey(ctx, code, onHeartbeat)
-		return
+	case ctx.Err() == nil:
+		g.unanswered(ctx, err)
+		g.next = time.Now()
 	}
-	g.failures = 0
-	g.stay(asked)
+}
+
+// sendBeat is a heartbeat. Where its 0 tells nothing, because the answers before are long ago, a SyncGroup
+// asks once more; see checkGeneration.
+func (g *Group) sendBeat(ctx context.Context) (code int16, err error) {
+	asked, id := time.Now(), g.current()
+	answer, err := g.short(ctx, g.heartbeat(id))
+	if err != nil {
+		return 0, err
+	}
+	if code := answer.(*kmsg.HeartbeatResponse).ErrorCode; code != 0 || g.stay(asked) {
+		return code, nil
+	}
+	asked = time.Now()
+	if answer, err = g.short(ctx, g.syncRequest(id)); err != nil {
+		return 0, err
+	}
+	if code = answer.(*kmsg.SyncGroupResponse).ErrorCode; code == 0 {
+		g.confirm(asked)
+	}
+	return code, nil
 }
 
 func (g *Group) suspected() bool {

@@ -53,13 +53,17 @@ func (m moment) fresh(within time.Duration) bool {
 
 // stay notes that a heartbeat of this time was answered 0. A coordinator that is loading answers so without
 // looking, but it also takes nobody's membership away: only where the answers before were lately too does it
-// tell anything.
-func (g *Group) stay(asked time.Time) {
+// tell anything. False: it does not.
+func (g *Group) stay(asked time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.confirmed.fresh(g.cfg.SessionTimeout/2) && asked.After(g.confirmed.at) {
+	if !g.confirmed.fresh(g.cfg.SessionTimeout / 2) {
+		return false
+	}
+	if asked.After(g.confirmed.at) {
 		g.confirmed.at = asked
 	}
+	return true
 }
 
 // confirm notes that a request of this time was answered to a member of the present generation.
