@@ -22,6 +22,11 @@ func (p *problem) entitle(claims map[Task]Claim, of map[string]int) {
 	named := map[Task]map[string]bool{} // changelogs, by task of the united set
 	for t, claim := range claims {
 		s, ok := p.find(t, of)
+		for _, source := range claim.Sources { // the key's may be one that nobody reads any more
+			if !ok {
+				s, ok = p.find(Task{source, t.Partition}, of)
+			}
+		}
 		if !ok {
 			continue
 		}
