@@ -35,6 +35,8 @@ const usage = `pillion - the Kafka sidecar of one worker process
       Missing topics are made, and a worker may be stopped in a debugger.
   pillion drain [--listen ADDRESS] [--token-file FILE]
       Have a running sidecar hand over its tasks and end; wait until it has.
+  pillion group --group-id GROUP --bootstrap-servers HOST:PORT [--json]
+      Print who owns and who shadows what in a group.
   pillion plan [--input FILE] [--next] [--json]
       Print how a group's partitions would be shared, without Kafka; the group is JSON.
   pillion conformance [--level stateless|tables|standby] -- COMMAND ...
@@ -98,6 +100,8 @@ func (p *process) dispatch(args []string) error {
 		return p.conformanceCommand(args[1:])
 	case "drain":
 		return p.drainCommand(args[1:])
+	case "group":
+		return p.groupCommand(args[1:])
 	case "plan":
 		return p.planCommand(args[1:])
 	case "version", "--version":
@@ -107,7 +111,7 @@ func (p *process) dispatch(args []string) error {
 		fmt.Fprint(p.stdout, usage)
 		return nil
 	default:
-		return usagef("unknown command %q: use run, dev, drain, conformance, plan or version", args[0])
+		return usagef("unknown command %q: use run, dev, drain, group, conformance, plan or version", args[0])
 	}
 }
 
