@@ -1,5 +1,7 @@
 package session
 
+import "github.com/pillion/pillion/protocol"
+
 // Copy is a task whose tables the worker keeps without that we are its active. Lag is in offsets, of the
 // table that is furthest behind; negative: not known.
 type Copy struct {
@@ -36,6 +38,19 @@ func (m *Machine) copies() []copied {
 		}
 	}
 	return list
+}
+
+// changesCopies says whether an event may. Most do not: with thousands of copies the list is not made anew
+// for each commit.
+func changesCopies(ev Event) bool {
+	switch ev := ev.(type) {
+	case Active, Produced, PositionsCommitted, ReplayProgress, Reached:
+		return false
+	case Received:
+		_, commit := ev.Message.(protocol.Commit)
+		return !commit
+	}
+	return true
 }
 
 // noteCopies keeps the list for Copies.

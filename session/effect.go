@@ -61,7 +61,8 @@ type (
 	// DrainGroup tells the group that we are about to leave: what we let go of is given to others at once.
 	DrainGroup struct{}
 	// TakeOverTask reads claims and positions and claims the task. Answer: TookOver. Copies are the
-	// streams of the task's tables when the worker has a copy: what comes on them from now on is counted.
+	// streams of the task's tables when the worker has a copy: what comes on them from now on is counted,
+	// and gives way no more.
 	TakeOverTask struct {
 		Task   TaskID
 		Op     int64

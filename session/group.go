@@ -55,7 +55,7 @@ func (m *Machine) follow(t *task, wants wish, uncommitted bool) error {
 	if wants == beActive && !m.leaving {
 		return nil
 	}
-	if m.leaving {
+	if m.leaving || m.prepared.NoStandby && wants == beStandby {
 		wants = letGo
 	}
 	switch {
@@ -85,7 +85,7 @@ func (m *Machine) give(id TaskID) error {
 	}
 	if t := m.tasks[id]; t != nil {
 		if t.want != beActive {
-			t.want, t.began = beActive, m.now
+			t.want, t.began, t.counting = beActive, m.now, false
 		}
 		t.claimed = true
 		if t.state == Idle {

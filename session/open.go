@@ -23,7 +23,12 @@ func (m *Machine) open(t *task) error {
 	if t.began.IsZero() {
 		t.began = m.now
 	}
-	m.do(TakeOverTask{Task: t.id, Op: t.op, Copies: t.tableStreams()})
+	e := TakeOverTask{Task: t.id, Op: t.op}
+	if !t.counting {
+		e.Copies = t.tableStreams()
+	}
+	t.counting = true
+	m.do(e)
 	return nil
 }
 

@@ -274,7 +274,9 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 	}
 	status := r.machine.Status()
 	r.status.Store(&status)
-	r.noteCopies()
+	if changesCopies(ev) {
+		r.noteCopies()
+	}
 }
 
 // informed adds what the data path knows.

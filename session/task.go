@@ -35,6 +35,7 @@ type task struct {
 	// claimed: a sync has made us its active, and we have not let go since: the group claims it for us.
 	claimed bool
 
+	counting   bool      // what its copy replays is counted
 	began      time.Time // when the sync gave it to us as its active, or its last epoch failed
 	revokeCode string
 	retryAt    time.Time // of the next open or release
