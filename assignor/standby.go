@@ -23,8 +23,7 @@ type shadows struct {
 	kept     [][]span    // by set and partition: the tasks in the flow, one for each copy that may stay
 	at       [][][]int32 // by set and partition: the result
 	shared   map[pair]int32
-	load     []int32 // standbys of each member
-	squeezed bool    // the flow could not be dealt out as it was
+	squeezed bool // the flow could not be dealt out as it was
 }
 
 // nearby is how much rather a standby shares many tasks with the active than its rack.
@@ -72,10 +71,7 @@ func (w *shadows) find() {
 	for i := range w.p.sets {
 		w.deal(i)
 	}
-	w.load = w.loads(w.at)
-	for i := range w.p.sets {
-		w.scatter(i)
-	}
+	w.scatter()
 }
 
 // asTheyAre is the placement of the copies there are; nil when it is none.
