@@ -89,7 +89,11 @@ func New(cfg Config) *Coordinator {
 func (c *Coordinator) Ask(now time.Time, token Token, req Request) []Answer {
 	c.begin(now)
 	if now.Before(c.loading) {
-		c.answer(Answer{To: token, Code: CoordinatorLoading})
+		a := Answer{To: token, Code: CoordinatorLoading}
+		if _, ok := req.(Heartbeat); ok {
+			a.Code = OK // without a look
+		}
+		c.answer(a)
 		return c.out
 	}
 	switch req := req.(type) {
@@ -143,6 +147,9 @@ func (c *Coordinator) State() State { return c.state }
 
 // Generation is the newest.
 func (c *Coordinator) Generation() int32 { return c.generation }
+
+// Leader is the id of the member that leads; empty: nobody.
+func (c *Coordinator) Leader() string { return c.leader }
 
 // Members are the ids of all members, in the order in which they came.
 func (c *Coordinator) Members() []string {

@@ -24,7 +24,8 @@
 //     subscribes to something else (static.txt).
 //   - A coordinator that moves (or restarts) forgets everything since the last plan was stored: the group
 //     is Stable again in its last generation, with the members of then, whose sessions begin anew
-//     (restart.txt).
+//     (restart.txt). While it loads it answers 14, but 0 to every heartbeat, without a look (as read in its
+//     source: no script can time that).
 //
 // INVARIANT: a generation is made once: two answers to JoinGroup with the same generation have the same
 // leader and, to the leader, the same members (unless the coordinator has moved, or a static member came back).

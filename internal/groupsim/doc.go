@@ -1,0 +1,30 @@
+// Package groupsim simulates whole groups: some sidecars, each a real session.Machine beside a small member,
+// with a model of their workers, on a fake clock, in one goroutine. It is for tests, and nothing of the
+// sidecar imports it.
+//
+// What is real: the session, the assignor with its codecs. What is a model: the coordinator (groupmodel,
+// which is run against a real broker), the member (by groupclient's rules, without goroutines), the logs,
+// the network, the workers. A run is made of its seed alone: the same seed gives the same history.
+//
+// Flow: World has a queue of what happens next. Faults come at random: workers and sidecars crash, hang,
+// stop and come back, connections break, requests and answers are lost or late, the coordinator moves,
+// members come and drain away. Then the faults end, and everything has to come to rest.
+//
+// Checked at every step (each is named as an invariant where it is checked):
+//
+//   - never two actives of a task in one generation (kafka.go)
+//   - no commit of a former owner is accepted; a new owner begins where the former has ended (kafka.go)
+//   - no source record is lost; its effect comes again only after a crash of a sidecar, or where the worker
+//     was told that it is unknown (kafka.go)
+//   - no record is delivered before all tables have reached the ends captured by the take-over (work.go)
+//   - every revoke is answered or expires (effects.go)
+//   - a store's rows equal the log at its position, and it is never ahead of the log (work.go, replay.go)
+//   - when the faults have ended, everything is owned, caught up and quiet within settleWithin (rest.go)
+//
+// A seed that fails is printed with its history. To see it again:
+//
+//	go test ./internal/groupsim -run TestGroups -groupsim.seed 4711
+//
+// -groupsim.runs N changes the number of runs, -groupsim.from N where they begin. Mutants are mistakes made
+// on purpose; a test makes sure that they are found.
+package groupsim

@@ -1,0 +1,301 @@
+package groupsim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pillion/pillion/internal/groupmodel"
+	"github.com/pillion/pillion/session"
+)
+
+// kafka is everything that is not a member: the coordinator, the logs, and the truth about each task.
+type kafka struct {
+	w       *World
+	group   *groupmodel.Coordinator
+	away    time.Duration // no coordinator until then
+	token   groupmodel.Token
+	waiting map[groupmodel.Token]func(groupmodel.Answer)
+	tick    time.Duration // of the tick that is on its way; 0: none
+	tasks   map[session.TaskID]*truth
+	order   []*truth
+	lives   map[string]*life
+	plans   map[int32]map[session.TaskID]string // generation -> task -> active
+	told    map[int64]bool                      // take-overs that have come to a good end
+	endsOf  map[int64]map[string]int64          // take-over -> table -> end of its changelog when the claim was there
+}
+
+// partitions of each set.
+const partitions = 2
+
+// truth is a task as Kafka has it.
+type truth struct {
+	id     session.TaskID
+	source groupmodel.Partition
+	end    int64 // of the source
+	logs   map[string]*changelog
+
+	claim    claim // that stands
+	position int64 // committed
+	feeders  []*feeder
+}
+
+// changelog of one table of one task. Its records are keys and values; a value is the offset of the source
+// record that it comes from.
+type changelog struct {
+	recs      []rec
+	state     map[int32]int64
+	hash      uint64
+	first     []*life // who has written the effect of each source record first
+	followers []*replay
+}
+
+type rec struct {
+	key   int32
+	value int64
+	hash  uint64 // of the whole table, after this record
+}
+
+// life is an incarnation of a member.
+type life struct {
+	name   string
+	member string
+	over   bool                    // it crashed, or lost its membership: what it had in flight may be repeated
+	left   bool                    // and nothing was in flight
+	doubt  map[session.TaskID]bool // what was written may be repeated, as the worker was told
+}
+
+func newKafka(w *World) *kafka {
+	k := &kafka{
+		w: w, group: groupmodel.New(groupmodel.Config{}), waiting: map[groupmodel.Token]func(groupmodel.Answer){},
+		tasks: map[session.TaskID]*truth{}, lives: map[string]*life{}, plans: map[int32]map[session.TaskID]string{},
+		endsOf: map[int64]map[string]int64{}, told: map[int64]bool{},
+	}
+	for s := range 1 + w.rng.IntN(2) {
+		name := fmt.Sprintf("s%d", s)
+		for p := range int32(partitions) {
+			t := &truth{id: session.TaskID{Set: name, Partition: p}, source: groupmodel.Partition{Topic: name, Index: p}, logs: map[string]*changelog{}}
+			t.log("t")
+			k.tasks[t.id] = t
+			k.order = append(k.order, t)
+		}
+	}
+	return k
+}
+
+func (t *truth) log(table string) *changelog {
+	if t.logs[table] == nil {
+		t.logs[table] = &changelog{state: map[int32]int64{}}
+	}
+	return t.logs[table]
+}
+
+func (l *changelog) end() int64 { return int64(len(l.recs)) }
+
+// at is the hash of the table at a position.
+func (l *changelog) at(position int64) uint64 {
+	if position == 0 {
+		return 0
+	}
+	return l.recs[position-1].hash
+}
+
+func mix(key int32, value int64) uint64 {
+	x := uint64(key)*0x9e3779b97f4a7c15 + uint64(value+1)*0xbf58476d1ce4e5b9
+	x ^= x >> 29
+	x *= 0x94d049bb133111eb
+	return x ^ x>>32
+}
+
+// append writes to a changelog. The effect of each source record has to come once, and in order, but for
+// what a sidecar had in flight when it ended, and for what was answered as unknown.
+//
+// INVARIANT: no source record is lost, and none is repeated without a reason.
+func (k *kafka) append(t *truth, table string, by *life, writes []write) (base, next int64) {
+	l := t.log(table)
+	base = l.end()
+	for _, wr := range writes {
+		seen := int64(len(l.first))
+		switch {
+		case wr.value > seen:
+			k.w.fail("%s: %s writes the effect of record %d of %s into %s, and that of %d is not there", t.id, by.name, wr.value, t.source.Topic, table, seen)
+		case wr.value == seen:
+			l.first = append(l.first, by)
+		default:
+			k.w.tally.Repeats++
+			first := l.first[wr.value]
+			if !k.fenced(first) && !first.doubt[t.id] && !k.fenced(by) && !by.doubt[t.id] {
+				k.w.fail("%s: the effect of record %d, written by %s, is written again by %s, and nothing was in doubt", t.id, wr.value, first.name, by.name)
+			}
+		}
+		if old, ok := l.state[wr.key]; ok {
+			l.hash ^= mix(wr.key, old)
+		}
+		l.state[wr.key] = wr.value
+		l.hash ^= mix(wr.key, wr.value)
+		l.recs = append(l.recs, rec{wr.key, wr.value, l.hash})
+	}
+	for _, r := range l.followers {
+		r.wake()
+	}
+	return base, l.end()
+}
+
+// fenced: it has crashed, or the coordinator does not know it any more, though it has not left.
+func (k *kafka) fenced(l *life) bool { return l.over || !l.left && !k.group.Has(l.member) }
+
+// claim is what stands beside a position. Each take-over has a number.
+type claim struct {
+	by       *life
+	takeOver int64
+	released bool
+	tables   []string
+}
+
+func (c claim) text() string {
+	state := "open"
+	if c.released {
+		state = "released"
+	}
+	return fmt.Sprintf("%s %d %s %s", c.by.name, c.takeOver, state, strings.Join(c.tables, ","))
+}
+
+func (k *kafka) parse(text string) claim {
+	fields := strings.Split(text, " ")
+	if len(fields) != 4 {
+		k.w.fail("a position without a claim: %q", text)
+	}
+	number, _ := strconv.ParseInt(fields[1], 10, 64)
+	return claim{k.lives[fields[0]], number, fields[2] == "released", strings.Split(fields[3], ",")}
+}
+
+// arrive is a request that has reached the coordinator's node.
+func (k *kafka) arrive(node int32, req groupmodel.Request, answer func(groupmodel.Answer)) {
+	if k.w.now < k.away || node != k.group.Node() {
+		answer(groupmodel.Answer{Code: groupmodel.NotCoordinator})
+		return
+	}
+	if commit, ok := req.(groupmodel.OffsetCommit); ok {
+		before := answer
+		answer = func(a groupmodel.Answer) {
+			if a.Code == groupmodel.OK {
+				k.accepted(commit)
+			}
+			before(a)
+		}
+		if k.w.opt.Mutant == NoGeneration {
+			commit.Generation, commit.Member = k.group.Generation(), k.anybody(commit.Member)
+			req = commit
+		}
+	}
+	k.token++
+	k.waiting[k.token] = answer
+	k.hear(k.group.Ask(k.w.clock(), k.token, req))
+}
+
+// anybody is a member whom the coordinator takes a commit from.
+func (k *kafka) anybody(id string) string {
+	if members := k.group.Members(); !k.group.Has(id) && len(members) > 0 {
+		return members[0]
+	}
+	return id
+}
+
+func (k *kafka) hear(answers []groupmodel.Answer) {
+	for _, a := range answers {
+		do := k.waiting[a.To]
+		delete(k.waiting, a.To)
+		do(a)
+	}
+	at := k.group.Deadline()
+	if at.IsZero() {
+		return
+	}
+	due := at.Sub(k.w.start)
+	if k.tick != 0 && k.tick <= due && k.tick > k.w.now {
+		return
+	}
+	k.tick = due
+	k.w.after(due-k.w.now, func() {
+		if k.tick == due {
+			k.tick = 0
+		}
+		k.hear(k.group.Tick(k.w.clock()))
+	})
+}
+
+// move takes the coordinator elsewhere. It may take a while until there is one, and until it has loaded.
+func (k *kafka) move() {
+	k.away = k.w.now + k.w.between(0, 2*time.Second)
+	loading := k.away - k.w.now + k.w.between(0, time.Second)
+	k.w.note("kafka: the coordinator moves; away for %s, loaded after %s", k.away-k.w.now, loading)
+	k.hear(k.group.Move(k.w.clock(), loading))
+}
+
+// accepted is a commit of positions that the coordinator took.
+//
+// INVARIANT: none comes from a former owner. A task goes to another owner when the former one has released
+// it, or is out of the group; the new one begins where the former has committed last.
+func (k *kafka) accepted(commit groupmodel.OffsetCommit) {
+	for p, o := range commit.Offsets {
+		t := k.tasks[session.TaskID{Set: p.Topic, Partition: p.Index}]
+		c := k.parse(o.Metadata)
+		k.w.tally.Commits++
+		switch {
+		case c.takeOver > t.claim.takeOver:
+			k.taken(t, c, o.At)
+		case c.takeOver < t.claim.takeOver && c.by != t.claim.by:
+			k.w.fail("%s: a commit of %s was accepted, and since then %s has taken the task over", t.id, c.by.name, t.claim.by.name)
+		case o.At < t.position:
+			k.w.fail("%s: %s takes the position back from %d to %d", t.id, c.by.name, t.position, o.At)
+		}
+		for table, l := range t.logs {
+			if o.At > int64(len(l.first)) {
+				k.w.fail("%s: %s commits position %d, and the effect of record %d is not in %s", t.id, c.by.name, o.At, len(l.first), table)
+			}
+		}
+		t.claim, t.position = c, o.At
+	}
+}
+
+func (k *kafka) taken(t *truth, c claim, at int64) {
+	was := t.claim
+	if was.by != nil && was.by != c.by {
+		k.w.tally.Moves++
+		switch {
+		case was.released || was.by.left || k.fenced(was.by):
+		case !k.told[was.takeOver]: // it does not know of its claim, as the answer was lost
+			k.w.tally.Unreleased++
+		default:
+			k.w.fail("%s: %s takes over from %s, which is in the group and has not released it", t.id, c.by.name, was.by.name)
+		}
+	}
+	if at != t.position {
+		k.w.fail("%s: %s begins at %d, and %d was committed", t.id, c.by.name, at, t.position)
+	}
+	ends := map[string]int64{}
+	for table, l := range t.logs {
+		ends[table] = l.end()
+	}
+	k.endsOf[c.takeOver] = ends
+	if k.w.opt.Record {
+		k.w.note("kafka: %s claims %s at %d, its changelogs end at %v", c.by.name, t.id, at, ends)
+	}
+}
+
+// planned is what a generation gives to a member.
+//
+// INVARIANT: never two actives of a task in one generation.
+func (k *kafka) planned(generation int32, member string, active []session.TaskID) {
+	if k.plans[generation] == nil {
+		k.plans[generation] = map[session.TaskID]string{}
+		k.w.tally.Generations++
+	}
+	for _, id := range active {
+		if other, ok := k.plans[generation][id]; ok && other != member {
+			k.w.fail("%s is active on %s and on %s in generation %d", id, other, member, generation)
+		}
+		k.plans[generation][id] = member
+	}
+}

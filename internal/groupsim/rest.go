@@ -1,0 +1,93 @@
+package groupsim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pillion/pillion/internal/groupmodel"
+	"github.com/pillion/pillion/protocol"
+)
+
+// settled: every task has one owner, who has worked off all records, and nothing is under way.
+func (w *World) settled() bool {
+	for _, t := range w.kafka.order {
+		if t.position != t.end || t.claim.released {
+			return false
+		}
+	}
+	return w.kafka.group.State() == groupmodel.Stable && w.unrest() == ""
+}
+
+// unrest says what has not come to rest.
+func (w *World) unrest() string {
+	var b strings.Builder
+	if w.kafka.group.State() != groupmodel.Stable {
+		fmt.Fprintf(&b, "the group is %s; ", w.kafka.group.State())
+	}
+	if in, want := len(w.kafka.group.Members()), len(w.living()); in != want {
+		fmt.Fprintf(&b, "the group has %d members, not %d; ", in, want)
+	}
+	for _, p := range w.living() {
+		m := p.sidecar.member
+		if m.phase != stable || m.id.generation != w.kafka.group.Generation() || m.follow != never || p.sidecar.machine.Status().Commits > 0 {
+			fmt.Fprintf(&b, "%s is not at rest; ", p.sidecar.name)
+		}
+	}
+	for _, t := range w.kafka.order {
+		var owners []string
+		for _, p := range w.living() {
+			if p.owns(t) {
+				owners = append(owners, p.name)
+			}
+		}
+		standbys := 0
+		for _, p := range w.living() {
+			if p.shadows(t) {
+				standbys++
+			}
+		}
+		if want := min(w.replicas, len(w.living())-1); standbys != want {
+			fmt.Fprintf(&b, "%s has %d standbys that have caught up, not %d; ", t.id, standbys, want)
+		}
+		if len(owners) != 1 || t.position != t.end || t.claim.released {
+			fmt.Fprintf(&b, "%s is worked on by %v, and committed up to %d of %d; ", t.id, owners, t.position, t.end)
+		}
+	}
+	if b.Len() > 0 {
+		for _, p := range w.living() {
+			fmt.Fprintf(&b, "%s: %+v; ", p.sidecar.name, p.sidecar.machine.Status())
+		}
+	}
+	return b.String()
+}
+
+// owns: the worker has the task open as its active, and the group knows it.
+func (p *pair) owns(t *truth) bool {
+	open := p.worker.tasks[t.id.String()]
+	mine := p.sidecar.member.owned[t.id]
+	return open != nil && open.role == protocol.RoleActive && open.ready && len(open.outstanding) == 0 &&
+		mine != nil && mine.active && mine.taken && t.claim.by == p.sidecar.member.id.life
+}
+
+// shadows: the worker keeps a copy that has caught up.
+func (p *pair) shadows(t *truth) bool {
+	open := p.worker.tasks[t.id.String()]
+	if open == nil || open.role != protocol.RoleStandby {
+		return false
+	}
+	for _, tb := range open.tables {
+		if tb.store.pos != tb.store.log.end() {
+			return false
+		}
+	}
+	return true
+}
+
+// checkRest: at rest it stays so.
+func (w *World) checkRest() {
+	w.pass(w.now+2*time.Second, nil)
+	if why := w.unrest(); why != "" {
+		w.fail("the group was at rest, and is not any more: %s", why)
+	}
+}

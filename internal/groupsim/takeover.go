@@ -1,0 +1,264 @@
+package groupsim
+
+import (
+	"time"
+
+	"github.com/pillion/pillion/internal/groupmodel"
+	"github.com/pillion/pillion/session"
+)
+
+// What a session asks of its membership beside the loop. Each ends in one call of done.
+
+const offsetsLimit = 5 * time.Second
+
+// verdict of a request for offsets.
+func (m *member) verdict(code int16) session.Outcome {
+	switch m.ruleOf(code, onOffsets) {
+	case ruleOK:
+		return session.OK
+	case ruleRebalancing:
+		m.hurry()
+		return session.Rebalancing
+	case ruleLost:
+		m.hurry()
+		return session.FencedOut
+	default:
+		return session.Failed // again
+	}
+}
+
+// hurry makes the loop ask the coordinator now.
+func (m *member) hurry() {
+	m.suspect = true
+	m.wake()
+}
+
+// repeat makes a request until it is answered for good. try says who we are, or that it is over.
+func (m *member) repeat(attempt int, try func() (groupmodel.Request, bool), done func(session.Outcome, groupmodel.Answer)) {
+	req, ok := try()
+	if !ok {
+		done(session.FencedOut, groupmodel.Answer{})
+		return
+	}
+	m.s.toCoordinator(req, offsetsLimit, func(a groupmodel.Answer, ok bool) {
+		outcome := session.Failed
+		if ok {
+			outcome = m.verdict(a.Code)
+		}
+		if outcome != session.Failed {
+			done(outcome, a)
+			return
+		}
+		m.node = 0
+		m.s.after(min(50*time.Millisecond<<min(attempt, 5), time.Second), func() { m.repeat(attempt+1, try, done) })
+	})
+}
+
+// takeOver: the claims, the generation, the positions, our claim, the ends, in this order.
+func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.TakeOver)) {
+	t, who := m.owned[id], m.id
+	switch {
+	case m.want == nil || who.generation < 0:
+		done(session.FencedOut, session.TakeOver{})
+		return
+	case t == nil && (m.between || m.follow != never):
+		done(session.Rebalancing, session.TakeOver{})
+		return
+	case t == nil:
+		done(session.FencedOut, session.TakeOver{})
+		return
+	}
+	truth := m.w.kafka.tasks[id]
+	tables := tableNames(setOf(m.want, id.Set))
+	step := func(req groupmodel.Request, next func(groupmodel.Answer)) {
+		m.repeat(0, func() (groupmodel.Request, bool) { return req, m.id.life == who.life },
+			func(outcome session.Outcome, a groupmodel.Answer) {
+				if outcome != session.OK {
+					done(outcome, session.TakeOver{})
+					return
+				}
+				next(a)
+			})
+	}
+	fetch := groupmodel.OffsetFetch{Partitions: []groupmodel.Partition{truth.source}}
+	step(fetch, func(groupmodel.Answer) {
+		m.checkGeneration(who, func(outcome session.Outcome) {
+			if outcome != session.OK {
+				done(outcome, session.TakeOver{})
+				return
+			}
+			step(fetch, func(a groupmodel.Answer) {
+				position := max(a.Offsets[truth.source].At, 0)
+				m.w.takeOvers++
+				c := claim{by: who.life, takeOver: m.w.takeOvers, tables: tables}
+				step(groupmodel.OffsetCommit{
+					Member: who.member, Generation: who.generation,
+					Offsets: map[groupmodel.Partition]groupmodel.Offset{truth.source: {At: position, Metadata: c.text()}},
+				}, func(groupmodel.Answer) { m.captured(id, t, who, c, position, done) })
+			})
+		})
+	})
+}
+
+// captured: the claim is there; nobody else writes any more. The ends are asked for.
+func (m *member) captured(id session.TaskID, t *owned, who identity, c claim, position int64, done func(session.Outcome, session.TakeOver)) {
+	m.s.toLeader(func(ok bool) {
+		switch {
+		case m.id.life != who.life:
+			done(session.FencedOut, session.TakeOver{})
+			return
+		case !ok:
+			m.s.after(100*time.Millisecond, func() { m.captured(id, t, who, c, position, done) })
+			return
+		case m.owned[id] != t:
+			done(session.Rebalancing, session.TakeOver{})
+			return
+		}
+		truth := m.w.kafka.tasks[id]
+		over := session.TakeOver{Positions: map[string]int64{truth.source.Topic: position}, Ends: map[string]int64{}}
+		for _, table := range c.tables {
+			over.Ends[table] = truth.log(table).end()
+		}
+		m.w.kafka.told[c.takeOver] = true
+		t.taken, t.takeOver, t.position, t.tables = true, c.takeOver, position, c.tables
+		done(session.OK, over)
+	})
+}
+
+// checkGeneration asks whether our generation is the newest: 0, or 27 when a next one is only being built. A
+// coordinator that is loading answers 0 to any heartbeat, so that a SyncGroup has to say it, too.
+func (m *member) checkGeneration(who identity, done func(session.Outcome)) {
+	alive := func(req groupmodel.Request) func() (groupmodel.Request, bool) {
+		return func() (groupmodel.Request, bool) { return req, m.id.life == who.life }
+	}
+	m.ask(0, alive(m.heartbeat(who)), func(code int16) {
+		if code != groupmodel.OK {
+			done(m.standing(who, code))
+			return
+		}
+		m.ask(0, alive(groupmodel.SyncGroup{Member: who.member, Generation: who.generation}), func(code int16) {
+			done(m.standing(who, code))
+		})
+	})
+}
+
+// standing is what a code says of our membership.
+func (m *member) standing(who identity, code int16) session.Outcome {
+	switch {
+	case code == groupmodel.OK || code == groupmodel.Rebalancing:
+		return session.OK
+	case code == groupmodel.IllegalGeneration && (m.between || m.id != who):
+		return session.Rebalancing
+	default:
+		m.hurry()
+		return session.FencedOut
+	}
+}
+
+// ask is repeat for what tells only a code.
+func (m *member) ask(attempt int, try func() (groupmodel.Request, bool), done func(int16)) {
+	req, ok := try()
+	if !ok {
+		done(groupmodel.UnknownMember)
+		return
+	}
+	m.s.toCoordinator(req, offsetsLimit, func(a groupmodel.Answer, ok bool) {
+		if ok && a.Code != groupmodel.CoordinatorLoading && a.Code != groupmodel.CoordinatorAway && a.Code != groupmodel.NotCoordinator {
+			done(a.Code)
+			return
+		}
+		m.node = 0
+		m.s.after(min(50*time.Millisecond<<min(attempt, 5), time.Second), func() { m.ask(attempt+1, try, done) })
+	})
+}
+
+// commit stores the position of a task, with its claim.
+func (m *member) commit(id session.TaskID, next map[string]int64, released bool, done func(session.Outcome)) {
+	t, l := m.owned[id], m.id.life
+	if t == nil || !t.taken {
+		done(session.FencedOut)
+		return
+	}
+	truth := m.w.kafka.tasks[id]
+	position := t.position
+	if at, ok := next[truth.source.Topic]; ok {
+		position = at
+	}
+	c := claim{by: l, takeOver: t.takeOver, released: released, tables: t.tables}
+	m.repeat(0, func() (groupmodel.Request, bool) {
+		if m.owned[id] != t || m.id.life != l {
+			return nil, false
+		}
+		return groupmodel.OffsetCommit{ // the generation is that of the moment of sending
+			Member: m.id.member, Generation: m.id.generation,
+			Offsets: map[groupmodel.Partition]groupmodel.Offset{truth.source: {At: position, Metadata: c.text()}},
+		}, true
+	}, func(outcome session.Outcome, _ groupmodel.Answer) {
+		if outcome == session.OK {
+			t.position = position
+		}
+		done(outcome)
+	})
+}
+
+// confirm answers whether a task is still ours, before something is written that Kafka does not fence.
+func (m *member) confirm(id session.TaskID, done func(bool)) { m.confirmAs(id, m.owned[id], 0, done) }
+
+func (m *member) confirmAs(id session.TaskID, mine *owned, attempt int, done func(bool)) {
+	switch {
+	case mine == nil || m.owned[id] != mine || !mine.taken:
+		done(false)
+		return
+	case m.fresh():
+		done(true)
+		return
+	}
+	asked := m.w.now
+	m.checkGeneration(m.id, func(outcome session.Outcome) {
+		switch outcome {
+		case session.OK:
+			m.confirmed = max(m.confirmed, asked)
+			m.confirmAs(id, mine, 0, done)
+		case session.Rebalancing:
+			m.s.after(min(50*time.Millisecond<<min(attempt, 5), time.Second), func() { m.confirmAs(id, mine, attempt+1, done) })
+		default:
+			done(false)
+		}
+	})
+}
+
+// release lets go of tasks, and has a follow-up join made.
+func (m *member) release(ids []session.TaskID) {
+	changed := false
+	for _, id := range ids {
+		if m.owned[id] != nil {
+			delete(m.owned, id)
+			changed = true
+		}
+	}
+	if changed && m.follow == never {
+		m.follow = m.w.now
+	}
+	if changed {
+		m.wake()
+	}
+}
+
+func setOf(p *session.Prepared, name string) *session.PreparedSet {
+	for i := range p.Sets {
+		if p.Sets[i].Name == name {
+			return &p.Sets[i]
+		}
+	}
+	return nil
+}
+
+func tableNames(set *session.PreparedSet) []string {
+	var names []string
+	if set != nil {
+		for _, t := range set.Tables {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
