@@ -1,6 +1,10 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -68,4 +72,50 @@ func TestGroupsThatCannotBePlanned(t *testing.T) {
 			t.Errorf("%s: %v", c.input, err)
 		}
 	}
+}
+
+// Whatever is read, it is refused in one sentence or planned, and what is printed is JSON.
+func FuzzRead(f *testing.F) {
+	inputs, _ := filepath.Glob("testdata/*.json")
+	for _, input := range inputs {
+		text, err := os.ReadFile(input)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add(`{"replicas": 9223372036854775807, "capacity": 2147483647, "topics": {"a": 3}, "members": [{"id": "\u0000", "sources": ["a", "b"]}]}`)
+	f.Add(`{"topics": {"a": 0}, "members": [{"id": "x", "sets": [{"sources": ["a"]}], "active": {"a": []}, "generation": -1}]}`)
+	f.Fuzz(func(t *testing.T, input string) {
+		q, err := Read(strings.NewReader(input))
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one sentence: %q", err)
+			}
+			return
+		}
+		tasks := 0
+		for _, n := range q.Topics {
+			tasks += int(*n)
+		}
+		if tasks > 2000 || len(q.Members) > 50 {
+			return
+		}
+		for _, next := range []bool{false, true} {
+			r, err := q.Plan(next)
+			if err != nil {
+				if strings.Contains(err.Error(), "mistake in pillion") || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%q: %v", input, err)
+				}
+				continue
+			}
+			var b bytes.Buffer
+			if err := r.JSON(&b); err != nil || !json.Valid(b.Bytes()) {
+				t.Errorf("%v: %s", err, b.String())
+			}
+			if err := r.Table(&b); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
