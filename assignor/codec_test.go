@@ -172,34 +172,39 @@ func TestCoarseLag(t *testing.T) {
 	}
 }
 
-// The group's record must stay under 1 MiB with 1,000 members.
+// The group's record must stay under 1 MiB with 1,000 members: 4 topics with names of 24 characters and
+// 2,500 partitions each, addresses of 40 bytes, lags, and tasks scattered at random.
 func TestBytesPerMember(t *testing.T) {
-	w := newWorld(1, 1000, 4, 1, 1)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var sets []Set
-	w.in.Counts = map[string]int32{}
+	var tasks []Task
 	for i := range 4 {
-		topic := fmt.Sprintf("a-topic-of-24-characters%d", i)[:24]
-		topic = topic[:23] + fmt.Sprint(i)
-		w.in.Counts[topic] = 2500
+		topic := fmt.Sprintf("a-topic-of-24-characters%d", i)
+		topic = topic[len(topic)-24:]
 		sets = append(sets, Set{Sources: []string{topic}})
-	}
-	for i := range w.in.Members {
-		w.in.Members[i].Sets = sets
-		w.in.Members[i].Address = "a-host-of-thirty-odd-characters.internal"
-	}
-	p := target(w.in)
-	w.settle(p, 100)
-	total := 0
-	for _, m := range w.in.Members {
-		for i := range m.Copies {
-			m.Copies[i].Lag = CoarseLag(int64(rnd.IntN(100000)))
+		for p := range int32(2500) {
+			tasks = append(tasks, Task{topic, p})
 		}
-		sub := Subscription{Sets: m.Sets, Generation: m.Generation, Owned: m.Owned, Copies: m.Copies, Address: m.Address, Nonce: 1000}
-		total += len(must(EncodeSubscription(sub))) + len(must(EncodeAssignment(AssignmentOf(p, m.ID))))
+	}
+	shuffled := func() []Task {
+		list := slices.Clone(tasks)
+		rnd.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+		return list
+	}
+	owned, copied := shuffled(), shuffled()
+	plan := Plan{Sets: Unite([]Member{{Sets: sets}}), Members: map[string]Share{}}
+	total := 0
+	for i := range 1000 {
+		share := Share{Active: owned[i*10 : i*10+10], Standby: copied[i*10 : i*10+10]}
+		plan.Members["m"] = share
+		sub := Subscription{Sets: sets, Generation: 1000, Owned: share.Active, Nonce: 1000, Address: "a-host-of-thirty-odd-characters.internal"}
+		for _, task := range share.Standby {
+			sub.Copies = append(sub.Copies, Copy{task, CoarseLag(int64(rnd.IntN(100_000)))})
+		}
+		total += len(must(EncodeSubscription(sub))) + len(must(EncodeAssignment(AssignmentOf(plan, "m"))))
 	}
 	t.Logf("%d bytes a member", total/1000)
-	if total/1000 > 900 {
+	if total > 900*1000 {
 		t.Errorf("%d bytes a member", total/1000)
 	}
 }

@@ -12,10 +12,12 @@ const nobody = int32(-1)
 
 // problem is an Input in dense numbers: members by ID, sets by key, so that its order is lost.
 type problem struct {
-	members  []Member
-	sets     []set
-	replicas int
-	warnings []string
+	members    []Member
+	sets       []set
+	replicas   int
+	warmups    int   // copies that may be made for moves, at once
+	acceptable int64 // lag of a warm copy
+	warnings   []string
 }
 
 // set is a united set with what is known of its tasks.
@@ -38,7 +40,10 @@ type holds struct {
 }
 
 func newProblem(in Input) *problem {
-	p := &problem{members: slices.Clone(in.Members), replicas: max(in.Options.Replicas, 0)}
+	p := &problem{
+		members: slices.Clone(in.Members), replicas: max(in.Options.Replicas, 0),
+		warmups: max(in.Options.MaxWarmups, 0), acceptable: max(in.Options.AcceptableLag, 0),
+	}
 	slices.SortFunc(p.members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	for _, u := range Unite(p.members) {
 		for _, source := range u.Sources {
@@ -180,6 +185,7 @@ type placement struct {
 	active  [][]int32   // by set and partition
 	goal    [][]int32   // who will be the active once its holder has let go; nil in a target
 	standby [][][]int32 // by set and partition
+	warming []warmup
 }
 
 // plan puts a placement into words.
@@ -203,6 +209,10 @@ func (p *problem) plan(at placement) Plan {
 		plan.Members[m.ID] = shares[i]
 	}
 	p.wait(&plan, at)
+	for _, w := range at.warming {
+		plan.Warming = append(plan.Warming, Warmup{Task{p.sets[w.set].Key, int32(w.partition)}, p.name(w.from), p.name(w.to), w.later})
+		plan.acceptable = p.acceptable
+	}
 	plan.sort()
 	return plan
 }

@@ -39,7 +39,7 @@ func perSet(set string) func(tasks []Task) int {
 }
 
 // checkPlan is what holds for every plan of members that declare the same. It does not ask Validate.
-func checkPlan(t *testing.T, seed uint64, in Input, p Plan) {
+func checkPlan(t testing.TB, seed uint64, in Input, p Plan) {
 	t.Helper()
 	active, standby := map[Task]int{}, map[Task]int{}
 	for id, share := range p.Members {

@@ -29,7 +29,7 @@ func spread(p Plan, count func(Share) int) int {
 	return slices.Max(counts) - slices.Min(counts)
 }
 
-func checkBalance(t *testing.T, seed uint64, p Plan) {
+func checkBalance(t testing.TB, seed uint64, p Plan) {
 	t.Helper()
 	if got := spread(p, func(s Share) int { return len(s.Active) }); got > 1 {
 		t.Fatalf("seed %d: totals differ by %d", seed, got)
@@ -191,7 +191,15 @@ func TestALargeGroupIsPlannedFast(t *testing.T) {
 	}
 }
 
-func BenchmarkTarget(b *testing.B) {
+// The leader's part of a generation, 1,000 members x 10,000 tasks x 1 replica: Target and Transition.
+func BenchmarkPlanFresh1000x10000(b *testing.B) {
+	w := largeInput()
+	for b.Loop() {
+		Transition(w.in, target(w.in))
+	}
+}
+
+func BenchmarkPlanLeave1000x10000(b *testing.B) {
 	w := largeInput()
 	w.settle(target(w.in), 1)
 	w.leave()

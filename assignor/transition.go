@@ -8,39 +8,44 @@ import "slices"
 // group and has not let go. The holder sees that the task is not among its actives, finishes, and
 // joins again without it. Where the target makes the holder a standby, it is a standby of its own task
 // meanwhile, so that it can keep its tables. The next active keeps the copy that it has.
+//
+// With Options.MaxWarmups a task whose goal is cold stays where it is warm, and the goal warms up; see
+// warmup.go.
 func Transition(in Input, target Plan) Plan {
 	p := newProblem(in)
-	to := p.placed(target)
-	at := p.blank()
-	at.goal = to.active
+	t := transition{problem: p, to: p.placed(target), at: p.blank(), load: make([]int32, len(p.members)), limit: in.Options.Capacity}
+	for range p.sets {
+		t.share = append(t.share, make([]int32, len(p.members)))
+	}
+	t.at.goal = t.next()
 	for i := range p.sets {
 		s := &p.sets[i]
-		for partition, goal := range to.active[i] {
-			holder := s.owner[partition]
-			goal = p.warm(s, partition, goal)
-			if holder == nobody || holder == goal {
-				at.active[i][partition] = goal
-				at.standby[i][partition] = to.standby[i][partition]
-			} else {
-				at.standby[i][partition] = p.meanwhile(s, partition, goal, to.standby[i][partition])
+		for partition, next := range t.at.goal[i] {
+			holder, goal, standby := s.owner[partition], t.to.active[i][partition], t.to.standby[i][partition]
+			gives := holder == nobody || holder == next
+			if gives {
+				t.at.active[i][partition] = next
 			}
+			switch {
+			case next != goal:
+				standby = t.beside(i, partition)
+			case !gives:
+				standby = p.meanwhile(s, partition, goal, standby)
+			}
+			t.at.standby[i][partition] = standby
 		}
 	}
-	return p.plan(at)
+	t.warmUp()
+	return p.plan(t.at)
 }
-
-// warm is who is to be the active in this generation. WARM-UPS belong here: a goal without a copy
-// becomes a standby first, the one with the most caught-up copy stays or becomes the active until it
-// has warmed up, and at most so many do so at once. Today every goal is taken at once.
-func (p *problem) warm(_ *set, _ int, goal int32) int32 { return goal }
 
 // meanwhile are the standbys of a task that waits for its holder: the goal, if it has a copy, the
 // holder, if it is one in the target, and of the others as many as are asked for besides the holder,
-// which is still the active.
+// which is still the active. A copy that was made for the move stays even where no standbys are asked for.
 func (p *problem) meanwhile(s *set, partition int, goal int32, standby []int32) []int32 {
 	room := p.replicas
 	var list []int32
-	if goal != nobody && s.hasCopy(partition, goal) && !p.members[goal].NoStandby && room > 0 {
+	if goal != nobody && s.hasCopy(partition, goal) && !p.members[goal].NoStandby && (room > 0 || p.warmups > 0) {
 		list = append(list, goal)
 		room--
 	}

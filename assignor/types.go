@@ -76,6 +76,10 @@ type United struct {
 type Options struct {
 	Replicas int   // standbys of each task; at most members-1 are given
 	Capacity int32 // most actives of one set on one member; 0: as many as an equal share takes
+	// MaxWarmups is how many copies Transition lets be made at once only to be warm before their task
+	// moves; 0: tasks move to cold members. AcceptableLag is how many records a warm copy may be behind.
+	MaxWarmups    int
+	AcceptableLag int64
 }
 
 // Claim is what the newest owner of a task has written beside its position in Kafka: what it kept the
@@ -106,7 +110,19 @@ type Plan struct {
 	Sets     []United
 	Members  map[string]Share
 	Waiting  []Wait   // tasks that no member gets in this generation, with the reason
+	Warming  []Warmup // tasks that are not where they should end up, until they are warm there
 	Warnings []string // one sentence each
+
+	acceptable int64 // lag of a warm copy; for those who warm up
+}
+
+// Warmup is a task that is or goes to From, who has it warm, until To has made a copy. Later: as many
+// copies are being made as may be at once, and this one waits for its turn.
+type Warmup struct {
+	Task  Task
+	From  string
+	To    string
+	Later bool
 }
 
 // Wait is something of a task that waits, and for what.
@@ -152,6 +168,7 @@ func (p *Plan) sort() {
 	slices.SortFunc(p.Waiting, func(a, b Wait) int {
 		return cmp.Or(compareTasks(a.Task, b.Task), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Table, b.Table), cmp.Compare(a.For, b.For))
 	})
+	slices.SortFunc(p.Warming, func(a, b Warmup) int { return compareTasks(a.Task, b.Task) })
 	slices.Sort(p.Warnings)
 	p.Warnings = slices.Compact(p.Warnings)
 }
