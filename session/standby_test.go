@@ -244,6 +244,17 @@ func TestNoCopyGoesToAWorkerThatCannotHoldIt(t *testing.T) {
 	tables.NoStandby = true
 	s.on(PreparedOK{Conn: 1, Prepared: tables}, "join")
 	s.on(member(1, nil, only0))
+
+	s = shadowing(t) // nor one that the worker before held
+	s.on(Disconnected{Conn: 1})
+	s.on(Connected{Conn: 2, Hello: protocol.Hello{ID: 1}}, "send 2 welcome 1", "prepare")
+	s.on(PreparedOK{Conn: 2, Prepared: tables}, "join")
+
+	s = running(t) // nor what it is the active of
+	s.m.prepared.NoStandby = true
+	s.on(member(2, nil, only0), "send 1 revoke s/0 1 rebalance 5000")
+	s.on(s.from(protocol.Released{Re: 3, Task: "s/0", Epoch: 1}), "release s/0 map[in:10]")
+	s.on(s.releaseWritten(task0, isOK), "let go [s/0]")
 }
 
 func TestADrainEndsCopiesAndLetsGoOfEachTaskAtOnce(t *testing.T) {

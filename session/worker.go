@@ -74,10 +74,11 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 	return m.dropUndeclared()
 }
 
-// dropUndeclared lets tasks go whose set the new worker does not declare: the next sync takes them.
+// dropUndeclared lets tasks go whose set the new worker does not declare, and copies that it cannot
+// hold: the next sync takes them.
 func (m *Machine) dropUndeclared() error {
 	for _, t := range m.all() {
-		if !t.id.Global && t.set == nil {
+		if !t.id.Global && (t.set == nil || t.state == Idle && m.prepared.NoStandby) {
 			t.want = letGo
 			if err := m.revoke(t, protocol.CodeRebalance, m.cfg.RevokeTimeout); err != nil {
 				return err
