@@ -64,7 +64,7 @@ func keeps(m Member, log string) bool {
 // INVARIANT: while a member that is not about to leave declares a table that the claim names, the task
 // is active and standby only on members that declare all such tables.
 func TestNoTableGetsAHole(t *testing.T) {
-	each(3*cases, func(seed uint64, w *world) {
+	each(2*cases, func(seed uint64, w *world) {
 		w.upgrade()
 		p := target(w.in)
 		next := Transition(w.in, p)

@@ -87,10 +87,15 @@ func (p *problem) setOf() map[string]int {
 	return of
 }
 
-// find translates a member's own task to a set and partition of the problem.
+// find translates a member's own task to a set and partition of the problem. It learns keys.
 func (p *problem) find(t Task, of map[string]int) (*set, bool) {
-	source, _, _ := strings.Cut(t.Set, ",")
-	i, ok := of[source]
+	i, ok := of[t.Set]
+	if !ok {
+		source, _, _ := strings.Cut(t.Set, ",")
+		if i, ok = of[source]; ok {
+			of[t.Set] = i
+		}
+	}
 	if !ok || t.Partition < 0 || t.Partition >= p.sets[i].Partitions {
 		return nil, false // a claim of a topic that shrank or went away
 	}
@@ -98,19 +103,31 @@ func (p *problem) find(t Task, of map[string]int) (*set, bool) {
 }
 
 func (p *problem) declares(m int32, of map[string]int) {
+	if m > 0 && sameSets(p.members[m].Sets, p.members[m-1].Sets) {
+		for i := range p.sets {
+			if s := &p.sets[i]; len(s.declared) > 0 && s.declared[len(s.declared)-1] == m-1 {
+				s.declare(m, s.says[len(s.says)-1], p.members[m].Draining)
+			}
+		}
+		return
+	}
 	for _, own := range p.members[m].Sets {
 		if len(own.Sources) == 0 {
 			continue
 		}
 		s := &p.sets[of[own.Sources[0]]]
 		if len(s.declared) == 0 || s.declared[len(s.declared)-1] != m {
-			s.declared = append(s.declared, m) // members come in ascending order
-			s.says = append(s.says, declaration{})
-			if !p.members[m].Draining {
-				s.eligible = append(s.eligible, m)
-			}
+			s.declare(m, declaration{}, p.members[m].Draining)
 		}
 		s.says[len(s.says)-1].add(own)
+	}
+}
+
+// declare: members come in ascending order.
+func (s *set) declare(m int32, say declaration, draining bool) {
+	s.declared, s.says = append(s.declared, m), append(s.says, say)
+	if !draining {
+		s.eligible = append(s.eligible, m)
 	}
 }
 
@@ -191,7 +208,7 @@ type placement struct {
 // plan puts a placement into words.
 func (p *problem) plan(at placement) Plan {
 	plan := Plan{Members: make(map[string]Share, len(p.members)), Warnings: slices.Clone(p.warnings)}
-	shares := make([]Share, len(p.members))
+	shares := p.room(at)
 	for i := range p.sets {
 		s := &p.sets[i]
 		plan.Sets = append(plan.Sets, s.United)
@@ -215,4 +232,33 @@ func (p *problem) plan(at placement) Plan {
 	}
 	plan.sort()
 	return plan
+}
+
+// room makes empty shares that a placement fits into, and nil ones where there is nothing.
+func (p *problem) room(at placement) []Share {
+	shares := make([]Share, len(p.members))
+	active, standby, total := make([]int, len(p.members)), make([]int, len(p.members)), 0
+	for i := range p.sets {
+		for partition, m := range at.active[i] {
+			if m != nobody {
+				active[m]++
+				total++
+			}
+			for _, m := range at.standby[i][partition] {
+				standby[m]++
+			}
+			total += len(at.standby[i][partition])
+		}
+	}
+	all := make([]Task, total)
+	cut := func(n int) (part []Task) {
+		if n > 0 {
+			part, all = all[:0:n], all[n:]
+		}
+		return part
+	}
+	for m := range shares {
+		shares[m] = Share{cut(active[m]), cut(standby[m])}
+	}
+	return shares
 }

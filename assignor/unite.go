@@ -21,7 +21,10 @@ func boolInt(b bool) int {
 // a source table's, are one set of the group. Sorted by key; the order of the input does not matter.
 func Unite(members []Member) []United {
 	u := union{parent: map[string]string{}}
-	for _, m := range members {
+	for i, m := range members {
+		if i > 0 && sameSets(m.Sets, members[i-1].Sets) {
+			continue // as most are
+		}
 		for _, s := range m.Sets {
 			if len(s.Sources) == 0 {
 				continue
@@ -52,6 +55,12 @@ func Unite(members []Member) []United {
 	}
 	slices.SortFunc(sets, func(a, b United) int { return cmp.Compare(a.Key, b.Key) })
 	return sets
+}
+
+func sameSets(a, b []Set) bool {
+	return slices.EqualFunc(a, b, func(a, b Set) bool {
+		return slices.Equal(a.Sources, b.Sources) && slices.Equal(a.Tables, b.Tables)
+	})
 }
 
 // union is the usual forest of disjoint sets.
