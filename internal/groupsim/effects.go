@@ -113,8 +113,11 @@ func (s *sidecar) kafkaEffect(e session.Effect) {
 
 func result(o session.Outcome) session.Result {
 	r := session.Result{Outcome: o}
-	if o == session.FencedOut {
+	switch o {
+	case session.FencedOut:
 		r.Code = protocol.CodeFenced
+	case session.Refused:
+		r.Code, r.Message = protocol.CodeLostState, "the table would have a hole"
 	}
 	return r
 }
@@ -127,20 +130,28 @@ func (s *sidecar) prepare(e session.Prepare) {
 	s.post(session.PreparedOK{Conn: e.Conn, Prepared: s.w.declaration(s.p.worker.declares)})
 }
 
-// declaration is what a worker declares.
+// declaration is what a worker declares: every set with its table, and, of the second kind, the first set
+// with one more.
 func (w *World) declaration(kind int) session.Prepared {
 	p := session.Prepared{Group: "g"}
 	for _, t := range w.kafka.order {
 		if t.id.Partition != 0 {
 			continue
 		}
-		p.Sets = append(p.Sets, session.PreparedSet{
-			Name: t.id.Set, Sources: []string{t.id.Set}, Partitions: partitions,
-			Tables: []session.PreparedTable{{Name: "t", Topic: t.id.Set + "-t", Kind: protocol.TableChangelog}},
-		})
+		set := session.PreparedSet{Name: t.id.Set, Sources: []string{t.id.Set}, Partitions: partitions}
+		names := []string{"t"}
+		if kind == 1 && t.id.Set == "s0" {
+			names = append(names, "u")
+		}
+		for _, name := range names {
+			set.Tables = append(set.Tables, session.PreparedTable{Name: name, Topic: topicOf(t.id.Set, name), Kind: protocol.TableChangelog})
+		}
+		p.Sets = append(p.Sets, set)
 	}
 	return p
 }
+
+func topicOf(set, table string) string { return set + "-" + table }
 
 // ended: the session is over, after a drain.
 func (s *sidecar) ended(e session.Stop) {

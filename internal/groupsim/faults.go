@@ -64,7 +64,7 @@ func (w *World) fault() {
 	}
 	p := list[w.rng.IntN(len(list))]
 	s, wk := p.sidecar, p.worker
-	switch w.rng.IntN(16) {
+	switch w.rng.IntN(18) {
 	case 0, 1:
 		wk.kill()
 		p.restartWorker(w.between(100*time.Millisecond, 2*workerGrace))
@@ -77,7 +77,11 @@ func (w *World) fault() {
 		p.restartSidecar(w.between(100*time.Millisecond, 2*sessionTimeout))
 		p.restartWorker(w.between(100*time.Millisecond, 2*sessionTimeout))
 	case 5:
-		w.killLeader()
+		if w.chance(0.5) {
+			w.killPlanner = true
+		} else {
+			w.killLeader()
+		}
 	case 6:
 		s.held.until = max(s.held.until, w.now+w.between(100*time.Millisecond, 2*sessionTimeout))
 		w.note("%s: stopped until %s", s.name, s.held.until)
@@ -106,6 +110,25 @@ func (w *World) fault() {
 		wk.complain()
 	case 15:
 		wk.sullen = 1
+	case 16, 17:
+		p.deploy()
+	}
+}
+
+// deploy replaces the worker by one that has a table more, or by one of the former version; its sidecar may
+// be replaced, too.
+func (p *pair) deploy() {
+	kind := 1
+	if p.w.chance(0.2) {
+		kind = 0
+	}
+	p.w.note("%s: a deploy: it declares %d from now on", p.name, kind)
+	p.worker.kill()
+	p.worker.declares = kind
+	p.restartWorker(p.w.between(50*time.Millisecond, workerGrace/2))
+	if p.w.chance(0.3) {
+		p.sidecar.kill()
+		p.restartSidecar(p.w.between(50*time.Millisecond, time.Second))
 	}
 }
 

@@ -47,7 +47,9 @@ type changelog struct {
 	recs      []rec
 	state     map[int32]int64
 	hash      uint64
-	first     []*life // who has written the effect of each source record first
+	begun     bool
+	from      int64   // the first source record that it has the effect of
+	first     []*life // who has written the effect of each one since then, first
 	followers []*replay
 }
 
@@ -76,7 +78,7 @@ func newKafka(w *World) *kafka {
 		name := fmt.Sprintf("s%d", s)
 		for p := range int32(partitions) {
 			t := &truth{id: session.TaskID{Set: name, Partition: p}, source: groupmodel.Partition{Topic: name, Index: p}, logs: map[string]*changelog{}}
-			t.log("t")
+			t.log("t").begun = true
 			k.tasks[t.id] = t
 			k.order = append(k.order, t)
 		}
@@ -108,6 +110,9 @@ func mix(key int32, value int64) uint64 {
 	return x ^ x>>32
 }
 
+// seen is the position up to which the effect of every source record is there.
+func (l *changelog) seen() int64 { return l.from + int64(len(l.first)) }
+
 // append writes to a changelog. The effect of each source record has to come once, and in order, but for
 // what a sidecar had in flight when it ended, and for what was answered as unknown.
 //
@@ -116,7 +121,10 @@ func (k *kafka) append(t *truth, table string, by *life, writes []write) (base, 
 	l := t.log(table)
 	base = l.end()
 	for _, wr := range writes {
-		seen := int64(len(l.first))
+		if !l.begun { // a table that was added begins where its first owner is
+			l.begun, l.from = true, wr.value
+		}
+		seen := l.seen()
 		switch {
 		case wr.value > seen:
 			k.w.fail("%s: %s writes the effect of record %d of %s into %s, and that of %d is not there", t.id, by.name, wr.value, t.source.Topic, table, seen)
@@ -124,7 +132,7 @@ func (k *kafka) append(t *truth, table string, by *life, writes []write) (base, 
 			l.first = append(l.first, by)
 		default:
 			k.w.tally.Repeats++
-			first := l.first[wr.value]
+			first := l.first[wr.value-l.from]
 			if !k.fenced(first) && !first.doubt[t.id] && !k.fenced(by) && !by.doubt[t.id] {
 				k.w.fail("%s: the effect of record %d, written by %s, is written again by %s, and nothing was in doubt", t.id, wr.value, first.name, by.name)
 			}
@@ -250,9 +258,9 @@ func (k *kafka) accepted(commit groupmodel.OffsetCommit) {
 		case o.At < t.position:
 			k.w.fail("%s: %s takes the position back from %d to %d", t.id, c.by.name, t.position, o.At)
 		}
-		for table, l := range t.logs {
-			if o.At > int64(len(l.first)) {
-				k.w.fail("%s: %s commits position %d, and the effect of record %d is not in %s", t.id, c.by.name, o.At, len(l.first), table)
+		for _, table := range c.tables {
+			if l := t.log(table); l.begun && o.At > l.seen() {
+				k.w.fail("%s: %s commits position %d, and the effect of record %d is not in %s", t.id, c.by.name, o.At, l.seen(), table)
 			}
 		}
 		t.claim, t.position = c, o.At

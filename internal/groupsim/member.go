@@ -216,6 +216,12 @@ func (m *member) sync(joined groupmodel.Answer) {
 		m.sendSync(joined, req)
 		return
 	}
+	if m.w.killPlanner && !m.w.calm {
+		m.w.killPlanner = false
+		m.s.kill()
+		m.s.p.restartSidecar(m.w.between(100*time.Millisecond, 2*sessionTimeout))
+		return
+	}
 	m.busy = true
 	m.turn++
 	turn := m.turn

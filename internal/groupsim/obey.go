@@ -79,6 +79,7 @@ func (m *member) subscribe(p *session.Prepared) {
 		for id := range m.owned {
 			set := setOf(p, id.Set)
 			if set == nil || !declares(m.joined, *set) {
+				m.w.kafka.told[m.owned[id].takeOver] = false // it is let go without a release
 				delete(m.owned, id)
 			}
 		}

@@ -48,9 +48,9 @@ func (s *sidecar) writeOut(e session.Produce, since time.Duration) {
 		return
 	}
 	writes := decode(w, e.Writes)
-	land := func() map[string]session.Landed {
+	land := func(most int) map[string]session.Landed {
 		landed := map[string]session.Landed{}
-		for _, tw := range writes {
+		for _, tw := range writes[:min(most, len(writes))] {
 			base, next := w.kafka.append(w.kafka.tasks[e.Task], tw.table, life, tw.rows)
 			landed[tw.table] = session.Landed{Checkpoint: checkpoint(next), Base: base, Next: next}
 		}
@@ -64,7 +64,7 @@ func (s *sidecar) writeOut(e session.Produce, since time.Duration) {
 	}
 	// What was sent lands, whatever becomes of the process.
 	w.after(w.between(time.Millisecond, 20*time.Millisecond), func() {
-		landed := land()
+		landed := land(2)
 		w.after(w.between(0, 3*time.Millisecond), func() {
 			s.run(proc, func() { s.post(session.Produced{Task: e.Task, Op: e.Op, Landed: landed}) })
 		})
@@ -72,20 +72,20 @@ func (s *sidecar) writeOut(e session.Produce, since time.Duration) {
 }
 
 // inDoubt is a produce that is not brought to an answer.
-func (s *sidecar) inDoubt(e session.Produce, land func() map[string]session.Landed) {
+func (s *sidecar) inDoubt(e session.Produce, land func(most int) map[string]session.Landed) {
 	w, proc := s.w, s.proc
 	done := session.Produced{Task: e.Task, Op: e.Op, Result: session.Result{Outcome: session.Unknown, Code: protocol.CodeInternal}}
 	how := w.rng.IntN(3)
 	w.note("%s: a produce of %s is in doubt (%d)", s.name, e.Task, how)
 	switch how {
 	case 0: // it never landed
-	case 1: // it landed, and the answer is lost
-		land()
+	case 1: // it landed, or a part of it, and the answer is lost
+		land(1 + w.rng.IntN(2))
 	default: // it may land yet
 		done.InDoubt = true
 		w.after(w.between(0, 2*time.Second), func() {
 			if w.chance(0.7) {
-				land()
+				land(2)
 			}
 			s.run(proc, func() { s.post(session.ProduceEnded{Op: e.Op}) })
 		})

@@ -1,6 +1,7 @@
 package groupsim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pillion/pillion/internal/groupmodel"
@@ -88,6 +89,10 @@ func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.
 				return
 			}
 			step(fetch, func(a groupmodel.Answer) {
+				if m.hole(truth, a, tables) {
+					done(session.Refused, session.TakeOver{})
+					return
+				}
 				position := max(a.Offsets[truth.source].At, 0)
 				m.w.takeOvers++
 				c := claim{by: who.life, takeOver: m.w.takeOvers, tables: tables}
@@ -97,6 +102,18 @@ func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.
 				}, func(groupmodel.Answer) { m.captured(id, t, who, c, position, done) })
 			})
 		})
+	})
+}
+
+// hole: a declared table has rows, and the claim does not name it: the task was worked on without it.
+func (m *member) hole(t *truth, a groupmodel.Answer, tables []string) bool {
+	text := a.Offsets[t.source].Metadata
+	if text == "" {
+		return false
+	}
+	named := m.w.kafka.parse(text).tables
+	return slices.ContainsFunc(tables, func(table string) bool {
+		return !slices.Contains(named, table) && t.log(table).end() > 0
 	})
 }
 

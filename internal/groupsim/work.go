@@ -50,6 +50,10 @@ func (wk *worker) receive(it item) {
 	case protocol.Unknown:
 		wk.uncommitted(m.Task, m.Epoch, m.Re)
 	case protocol.Error:
+		if m.Code == protocol.CodeLostState { // no member that declares the table was there for a while
+			wk.w.tally.Refused++
+			return
+		}
 		wk.w.fail("%s: the sidecar says %s: %s", wk.name, m.Code, m.Message)
 	}
 }

@@ -162,8 +162,11 @@ func (wk *worker) closed(c *conn, code int) {
 	}
 	wk.conn, wk.tasks = nil, map[string]*wtask{}
 	wk.w.note("%s: its connection was closed with %d", wk.name, code)
-	if code == protocol.CloseSuperseded {
+	switch code {
+	case protocol.CloseSuperseded:
 		return
+	case protocol.CloseRefused: // somebody takes the table out again
+		wk.declares = 0
 	}
 	wk.after(wk.w.between(50*time.Millisecond, 500*time.Millisecond), wk.connect)
 }

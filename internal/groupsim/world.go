@@ -39,7 +39,7 @@ type Outcome struct {
 
 // Tally says what a run has seen, so that a test can tell that the runs see enough.
 type Tally struct {
-	Events, Generations, Moves, Commits, Repeats, Faults, Records, Promotions, Demotions, Unreleased int
+	Events, Generations, Moves, Commits, Repeats, Faults, Records, Promotions, Demotions, Unreleased, Refused int
 }
 
 // Add sums tallies up.
@@ -54,6 +54,7 @@ func (t *Tally) Add(o Tally) {
 	t.Promotions += o.Promotions
 	t.Demotions += o.Demotions
 	t.Unreleased += o.Unreleased
+	t.Refused += o.Refused
 }
 
 // World is one run.
@@ -69,14 +70,15 @@ type World struct {
 	pairs []*pair
 	tally Tally
 
-	lives     int
-	takeOvers int64
-	conns     int
-	replicas  int
-	copyPause time.Duration // between two frames of a copy, at most
-	drops     float64       // of requests or answers
-	calm      bool          // no faults any more
-	history   []string
+	lives       int
+	takeOvers   int64
+	conns       int
+	replicas    int
+	copyPause   time.Duration // between two frames of a copy, at most
+	drops       float64       // of requests or answers
+	killPlanner bool          // the next leader dies in the middle of its plan
+	calm        bool          // no faults any more
+	history     []string
 }
 
 // broken ends a run: an invariant does not hold.
