@@ -55,12 +55,30 @@ func (w *World) unrest() string {
 			fmt.Fprintf(&b, "%s is worked on by %v, and committed up to %d of %d; ", t.id, owners, t.position, t.end)
 		}
 	}
+	if least, most := w.spread(); most-least > 1 && w.alike() {
+		fmt.Fprintf(&b, "one has %d tasks and another %d; ", least, most)
+	}
 	if b.Len() > 0 {
 		for _, p := range w.living() {
 			fmt.Fprintf(&b, "%s: %+v; ", p.sidecar.name, p.sidecar.machine.Status())
 		}
 	}
 	return b.String()
+}
+
+// spread is the least and the most tasks that one has.
+func (w *World) spread() (least, most int) {
+	least = len(w.kafka.order)
+	for _, p := range w.living() {
+		n := 0
+		for _, t := range w.kafka.order {
+			if p.owns(t) {
+				n++
+			}
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
 }
 
 // alike: all declare the same. Otherwise who may have a copy is up to the claims of when the plan was made.
