@@ -381,3 +381,38 @@ async def test_a_store_that_fails_is_reported_and_the_task_comes_anew() -> None:
         await s.worker.lose(fake, "store_open_failed")
         await s.event(pillion.Lost)
         await s.start()
+
+
+@run
+async def test_what_was_committed_before_demoted_is_in_the_copy() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        batch = await s.records(fake, b"x")
+        s.tables[task]["counts"][b"a"] = b"1"
+        pending = asyncio.create_task(s.tables.commit(batch))
+        commit = await s.worker.commit()
+        await s.worker.committed(commit)
+        copied = await s.worker.demote(fake)  # at once: both may be read together
+        demoted = await s.event(pillion.Demoted)
+        assert dict(s.tables[demoted.task]["counts"]) == {b"a": b"1"}
+        stored = s.stores.open(demoted.task, "counts").checkpoint()
+        assert stored == f"v1:counts:{commit.message.id}"
+        assert (await pending) is not None
+        await s.worker.restore(copied, "counts", [(b"b", b"2")])
+        await s.event(pillion.Restore)
+        assert dict(s.tables[demoted.task]["counts"]) == {b"a": b"1", b"b": b"2"}
+
+
+@run
+async def test_what_is_answered_after_demoted_is_not() -> None:
+    async with stage() as s:
+        fake, task = await s.start()
+        batch = await s.records(fake, b"x")
+        s.tables[task]["counts"][b"a"] = b"1"
+        pending = asyncio.create_task(s.tables.commit(batch))
+        commit = await s.worker.commit()
+        await s.worker.demote(fake)
+        demoted = await s.event(pillion.Demoted)
+        await s.worker.send(m.Stale(commit.message.id, fake.name, fake.epoch))
+        assert await pending is None
+        assert dict(s.tables[demoted.task]["counts"]) == {}

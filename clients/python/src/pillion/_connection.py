@@ -141,6 +141,13 @@ class Connection:
         """Say whether the task's epoch goes on; after lost it does not, whatever is queued."""
         return self._protocol is not None and self._protocol.lives(task)
 
+    def keeps(self, task: Task) -> bool:
+        """Say whether what was committed in the task's epoch still belongs into its stores.
+
+        It does while the epoch lives, and when demoted has ended it.
+        """
+        return self._protocol is not None and self._protocol.keeps(task)
+
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned with the checkpoint of every table, or Reset with that of the one."""
         self._say(lambda protocol: protocol.opened(task, checkpoints))

@@ -183,6 +183,7 @@ class Protocol:
             made.restored.append(message.id)
             self.queue.put(ev.Promoted(now, was))
         else:
+            made.was = was
             self._outbox.abandon(task)
             self._hold.drop(was, self._dropped)
             self.queue.drop(lambda e: isinstance(e, ev.Records) and e.task is was, self._dropped)
@@ -294,6 +295,11 @@ class Protocol:
     def lives(self, task: Task) -> bool:
         """Say whether the epoch goes on, as far as the sidecar has said."""
         return self._own(task) is not None
+
+    def keeps(self, task: Task) -> bool:
+        """Say whether what was committed in the epoch still belongs into its stores."""
+        state = self._tasks.get(task.name)
+        return state is not None and not state.ended and task in (state.task, state.was)
 
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned (every table) or Reset (the one table)."""

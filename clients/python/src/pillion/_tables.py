@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from types import TracebackType
+from typing import NamedTuple
 
 from . import events as ev
 from ._batch import Batch
@@ -99,6 +100,11 @@ class TableView(MutableMapping[bytes, bytes]):
             self.store.apply_commit(layer, checkpoint)
 
 
+class _Commit(NamedTuple):
+    layers: Mapping[str, dict[bytes, bytes | None]]
+    ended: asyncio.Future[Committed]
+
+
 class _TaskTables:
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -106,6 +112,7 @@ class _TaskTables:
         self._next: dict[str, int] = {}  # positions after the batches that user code has taken
         self._taken: dict[tuple[str, int], dict[str, int]] = {}  # those after each, by its end
         self._told: dict[str, int] = {}  # by the commits so far
+        self.commits: list[_Commit] = []  # whose answers have not come to the stores, oldest first
 
     def take(self, batch: Batch) -> None:
         """User code gets a batch."""
@@ -219,7 +226,9 @@ class Tables:
                 mine.tables[name].end_commit(layer, None)
             raise
         mine.told(positions)
-        sent.add_done_callback(lambda ended: self._settle(mine, layers, ended))
+        made = _Commit(layers, sent)
+        mine.commits.append(made)
+        sent.add_done_callback(lambda _: self._settle(mine, made))
         try:
             return await asyncio.shield(sent)
         except (CommitError, ConnectionLost) as error:
@@ -228,15 +237,14 @@ class Tables:
             logger.info("%s", error)
             return None
 
-    def _settle(
-        self,
-        mine: _TaskTables,
-        layers: Mapping[str, dict[bytes, bytes | None]],
-        ended: asyncio.Future[Committed],
-    ) -> None:
+    def _settle(self, mine: _TaskTables, made: _Commit) -> None:
         """A commit has its answer."""
+        if made not in mine.commits:
+            return  # demoted did not wait for it
+        mine.commits.remove(made)
+        layers, ended = made
         failed = ended.cancelled() or ended.exception() is not None
-        if failed or self._of(mine.task) is not mine or not self.conn.lives(mine.task):
+        if failed or self._of(mine.task) is not mine or not self.conn.keeps(mine.task):
             return  # the epoch is over, and what it wrote with it; Lost may still be in the queue
         checkpoints = ended.result().checkpoints
         try:
@@ -302,6 +310,10 @@ class Tables:
         old = self._of(was)
         if old is None:
             return
+        # INVARIANT: what was answered before demoted is in the stores: the copy goes on behind it.
+        for made in list(old.commits):
+            if made.ended.done():
+                self._settle(old, made)
         now = self._tasks[task.name] = _TaskTables(task)
         for name, table in old.tables.items():
             table.store.flush()

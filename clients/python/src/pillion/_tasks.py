@@ -179,6 +179,8 @@ class TaskState:
     """A restored has come since the last reset."""
     commits: int = 0
     """Commits without an answer."""
+    was: Task | None = None
+    """The active that demoted has made this copy of: what it committed belongs into the stores."""
 
     @property
     def ended(self) -> bool:

@@ -236,6 +236,18 @@ class FakeWorker:
         await self.send(m.Promoted(now.id, now.task, epoch, sources, tables, outputs))
         return FakeTask(now, {source.stream: source.position for source in sources})
 
+    async def demote(self, task: FakeTask) -> FakeTask:
+        """Make an active a standby."""
+        old = task.assign
+        tables = [
+            m.TableStream(t.name, t.topic, t.kind, self._stream("table", t.name))
+            for t in old.tables
+        ]
+        epoch = self._epochs[old.task] = self._epochs[old.task] + 1
+        now = m.Assign(0, old.task, old.set, old.partition, "standby", epoch, [], tables, [])
+        await self.send(m.Demoted(old.task, epoch, tables))
+        return FakeTask(now, {})
+
     async def revoke(self, task: FakeTask, code: str = "rebalance") -> None:
         """Ask for a task back."""
         await self.send(m.Revoke(self._id(), task.name, task.epoch, 10_000, code))
