@@ -17,7 +17,7 @@ import (
 
 const (
 	// groupWithin is how long Kafka may take to answer `pillion group`.
-	groupWithin = 10 * time.Second
+	groupWithin = 20 * time.Second
 	// settleWithin is how long a rebalance is waited for: only a stable group's shares are told.
 	settleWithin = 3 * time.Second
 	settleEvery  = 200 * time.Millisecond
@@ -82,7 +82,7 @@ func lookAt(ctx context.Context, client *kafka.Client, group string) (groupRepor
 		return groupReport{}, err
 	}
 	if view.State == "Dead" {
-		return groupReport{}, fmt.Errorf("Kafka knows no group %q: is group_id spelled as the workers spell it?", group)
+		return groupReport{}, fmt.Errorf("there is no group %q in this Kafka: is group_id spelled as the workers spell it?", group)
 	}
 	counts := map[string]int32{}
 	if names := sourcesOf(view); len(names) > 0 {

@@ -4,6 +4,7 @@ package journeys
 
 import (
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +30,9 @@ var commands = map[string]func(r *reader, command string){
 	"pillion run":                            (*reader).alone,
 	"pillion run --print-config":             (*reader).printConfig,
 	"pillion run -- COMMAND":                 (*reader).pair,
+	"pillion plan":                           (*reader).plan,
+	"pillion drain":                          (*reader).drain,
+	"bin/pillion group " + ofWords:           (*reader).group,
 	"bin/pillion " + conformance:             (*reader).conformance,
 	"bin/pillion dev -- " + wordcount:        (*reader).dev,
 	"bin/pillion run " + onKafka + wordcount: (*reader).onKafka,
@@ -37,6 +41,7 @@ var commands = map[string]func(r *reader, command string){
 const (
 	wordcount   = ".venv/bin/python examples/wordcount/worker.py"
 	conformance = "conformance --level standby -- .venv/bin/python clients/python/conformance/worker.py"
+	ofWords     = "--bootstrap-servers localhost:9092 --group-id words"
 	onKafka     = "--bootstrap-servers localhost:9092 --group-id words -- "
 )
 
@@ -113,6 +118,7 @@ func (r *reader) blocks(language string) []string {
 func (r *reader) commands() []string {
 	var out []string
 	for _, block := range r.blocks("sh") {
+		block = regexp.MustCompile("(?s) <<'EOF'\n.*\nEOF\n").ReplaceAllString(block, "\n") // what a command reads
 		for line := range strings.Lines(block) {
 			line, _, _ = strings.Cut(line, "#")
 			if line = strings.TrimSpace(line); line != "" {
@@ -210,6 +216,83 @@ func (r *reader) alone(command string) {
 	p.line("waiting for a worker")
 	if code := p.stop(); code != 0 {
 		r.t.Errorf("exit code %d", code)
+	}
+}
+
+// plan prints what the README says that it prints.
+func (r *reader) plan(command string) {
+	shown := regexp.MustCompile("(?s)\n```sh\n(" + command + " <<'EOF'\n.*?\nEOF\n)```\n\n```\n(.*?)```\n").FindStringSubmatch(r.readme)
+	if shown == nil {
+		r.t.Fatal("README.md does not show it")
+	}
+	if said := r.in(r.dir, []string{"PATH=" + filepath.Join(r.dir, "bin") + ":" + os.Getenv("PATH")}, "sh", "-c", shown[1]); said != shown[2] {
+		r.t.Errorf("it prints\n%s\nnot\n%s", said, shown[2])
+	}
+}
+
+// drain is a preStop hook: the sidecar exits with 0, and so does the worker.
+func (r *reader) drain(command string) {
+	at := newPlace(r.t)
+	env := []string{"PILLION_LISTEN=unix:" + filepath.Join(at.dir, "s"), "PILLION_TOKEN_FILE=" + filepath.Join(at.dir, "token")}
+	sidecar := r.start("pillion run --group-id drained --create-topics 2",
+		append(env, "PILLION_BOOTSTRAP_SERVERS="+strings.Join(oneBroker(r.t), ","), "PILLION_OPS_LISTEN=127.0.0.1:0")...)
+	sidecar.line("waiting for a worker")
+	worker := start(r.t, "worker", []string{"PILLION_URL=" + env[0][len("PILLION_LISTEN="):], env[1]},
+		"env", "-C", r.t.TempDir(), python(r.t), checkout()+"/examples/wordcount/worker.py")
+	for range 2 {
+		sidecar.line("task running")
+	}
+	hook := r.start(command, env...)
+	if code := hook.exit(); code != 0 || !strings.Contains(hook.tail(1), "2 tasks handed over") {
+		r.t.Errorf("exit code %d: %s", code, hook.tail(10))
+	}
+	if code := sidecar.exit(); code != 0 {
+		r.t.Errorf("the sidecar's exit code is %d\n%s", code, sidecar.tail(20))
+	}
+	if code := worker.exit(); code != 0 {
+		r.t.Errorf("the worker's exit code is %d\n%s", code, worker.tail(20))
+	}
+	if code := r.start(command, env...).exit(); code != 1 {
+		r.t.Errorf("draining what has ended: exit code %d, want 1", code)
+	}
+}
+
+// group shows a group of two pairs.
+func (r *reader) group(command string) {
+	addrs := oneBroker(r.t)
+	var pairs []*process
+	for range 2 { // each with its own directory of stores
+		pairs = append(pairs, start(r.t, "pair", []string{"PILLION_BOOTSTRAP_SERVERS=" + strings.Join(addrs, ",")},
+			"env", "-C", r.t.TempDir(), filepath.Join(r.dir, "bin", "pillion"), "run", "--group-id", "words", "--create-topics", "2",
+			"--num-standby-replicas", "1", "--rack", "z1", "--", python(r.t), checkout()+"/examples/wordcount/worker.py"))
+	}
+	for _, p := range pairs {
+		p.line("task running")
+	}
+	words := strings.Fields(strings.Replace(command, "localhost:9092", addrs[0], 1))
+	words[0] = filepath.Join(r.dir, "bin", "pillion")
+	settled := regexp.MustCompile(`(?s)^group words: Stable.*: 2 members, 2 tasks in 1 set, 2 standbys\n\nMEMBER .* z1 +words +[01] +[01] \(.*\nlag: `)
+	said := ""
+	for range 100 { // the command itself waits while the group rebalances
+		if said = r.in(r.dir, nil, append([]string{"sh", "-c", "sleep 0.2; exec \"$@\"", "sh"}, words...)...); settled.MatchString(said) {
+			break
+		}
+	}
+	if !settled.MatchString(said) {
+		r.t.Fatalf("it does not come to show the group:\n%s\n%s", said, pairs[0].tail(20))
+	}
+	var shown struct {
+		State   string
+		Members []struct{ Shares []struct{ Active []int } }
+	}
+	said = r.in(r.dir, nil, append(words, "--json")...)
+	if err := json.Unmarshal([]byte(said), &shown); err != nil || shown.State != "Stable" || len(shown.Members) != 2 {
+		r.t.Errorf("%v: %s", err, said)
+	}
+	for _, p := range pairs {
+		if code := p.stop(); code != 0 {
+			r.t.Errorf("exit code %d\n%s", code, p.tail(30))
+		}
 	}
 }
 
