@@ -141,6 +141,12 @@ func (w *mini) committed(m protocol.Committed) {
 	delete(w.commits, m.Re)
 	t := c.task
 	t.outstanding--
+	if w.is("settles-later") && len(w.incoming) > 0 {
+		w.arrived(<-w.incoming)
+		for w.workOne() {
+			continue
+		}
+	}
 	if t.state != "over" || w.is("store-after-lost") {
 		if store := t.stores["counts"]; store != nil && m.Checkpoints["counts"] != "" {
 			if t.state == "released" && w.is("checkpoint-without-rows") {

@@ -34,6 +34,9 @@ var mutants = []struct {
 	{"origin", []string{"handshake"}},
 	{"level-tables", []string{"standby"}},
 	{"comes-again-unauthorized", []string{"unauthorized"}},
+	{"redirects-are-final", []string{"not_a_sidecar"}},
+	{"comes-again-always", []string{"closed_for_good", "superseded"}},
+	{"level-stateless", []string{"restore"}},
 	{"no-pause", []string{"busy"}},
 	{"reconnects-when-superseded", []string{"superseded"}},
 	{"drained-fails", []string{"drained"}},
@@ -80,6 +83,7 @@ var mutants = []struct {
 	{"waits-for-all-restores", []string{"standby_beside"}},
 	{"promoted-not-revoked", []string{"promoted_revoked"}},
 	{"waits-for-queued-epochs", []string{"promoted_queued"}},
+	{"settles-later", []string{"demote_committed"}},
 	{"demoted-closes", []string{"demote"}},
 	{"demoted-keeps-pending", []string{"demote_busy", "demoted_queued"}},
 }

@@ -22,11 +22,18 @@ func Text(w io.Writer, r Result) {
 	}
 	fmt.Fprintf(w, "FAIL  %-10s %-24s %6.2f s  %s\n", r.Level, r.Case, r.Seconds, r.About)
 	if r.Line > 0 {
-		fmt.Fprintf(w, "      at        spec/scenarios/%s.jsonl, line %d: %s\n", r.Case, r.Line, r.Step)
+		fmt.Fprintf(w, "      at        spec/scenarios/%s.jsonl, line %d: %s\n", r.Case, r.Line, short(r.Step))
 	}
 	fmt.Fprintf(w, "      expected  %s\n      came      %s\n      hint      %s\n", r.Expected, r.Came, r.Hint)
 	block(w, "said last", r.Trace, 12)
 	block(w, "the worker printed", r.Output, 12)
+}
+
+func short(text string) string {
+	if len(text) > 200 {
+		return text[:200] + "…"
+	}
+	return text
 }
 
 func block(w io.Writer, title, text string, most int) {

@@ -34,7 +34,7 @@ type handshake struct {
 	answer  chan verdict
 }
 
-// verdict lets a worker in (status 0) or sends it away.
+// verdict lets a worker in (status 0) or sends it away; 101: it is let in without the subprotocol.
 type verdict struct {
 	status int
 	code   string
@@ -101,7 +101,14 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-s.done:
 		return
 	}
+	if v.status == http.StatusSwitchingProtocols {
+		s.mistake(w, r)
+		return
+	}
 	if v.status != 0 {
+		if v.status/100 == 3 {
+			w.Header().Set("Location", "/elsewhere")
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(v.status)
@@ -115,6 +122,23 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.read(ws, r.Context().Value(wireKey{}).(*wire), v.conn)
+}
+
+// mistake lets a worker in without the subprotocol, as a server does that is no sidecar.
+func (s *server) mistake(w http.ResponseWriter, r *http.Request) {
+	up := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
+	ws, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer ws.Close()
+	go func() {
+		<-s.done
+		ws.Close()
+	}()
+	for err == nil {
+		_, _, err = ws.ReadMessage()
+	}
 }
 
 func (s *server) read(ws *websocket.Conn, below *wire, conn int) {

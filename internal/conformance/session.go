@@ -222,7 +222,7 @@ func (c *conn) opened(m protocol.Opened) error {
 
 func (c *conn) ready(m protocol.Ready) error {
 	e, err := c.find("ready", m.Task, m.Epoch)
-	if e == nil || e.overtaken[m.Re] || e != nil && e.state == revoking {
+	if e == nil || e.overtaken[m.Re] || e.state == revoking {
 		return err
 	}
 	if m.Re != e.ready || e.state != restored {

@@ -62,3 +62,9 @@ func TestTheMiniWorkerPasses(t *testing.T) {
 	t.Parallel()
 	allPass(t, conform(t, "standby", nil, os.Args[0], "mini", "none"))
 }
+
+// A worker that can do no more says so, and is asked for no more.
+func TestAStatelessWorker(t *testing.T) {
+	t.Parallel()
+	allPass(t, conform(t, "stateless", []string{"handshake", "process"}, os.Args[0], "mini", "level-stateless"))
+}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from websockets.asyncio.client import ClientConnection, connect, unix_connect
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
@@ -67,47 +68,42 @@ def read_token(token: str | None) -> str | None:
         ) from None
 
 
+class _Attempt(connect):
+    """A handshake. A sidecar never redirects: what does is none, and gets no token elsewhere."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Take it for any other answer."""
+        return exc
+
+
 async def dial(
     where: Address, token: str | None, max_size: int, timeout: float
 ) -> ClientConnection:
     """Make one attempt. Raises ConnectError; retriable says whether another one may help."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    socket: dict[str, Any] = {} if where.path is None else {"unix": True, "path": where.path}
+    attempt = _Attempt(
+        where.url if where.path is None else "ws://localhost/",
+        subprotocols=[Subprotocol(_codes.SUBPROTOCOL)],
+        additional_headers=headers,
+        compression=None,
+        ping_interval=None,
+        max_size=max_size,
+        max_queue=4,
+        open_timeout=timeout,
+        close_timeout=2,
+        proxy=None,
+        **socket,
+    )
     try:
-        if where.path is not None:
-            attempt = unix_connect(
-                where.path,
-                "ws://localhost/",
-                subprotocols=[Subprotocol(_codes.SUBPROTOCOL)],
-                additional_headers=headers,
-                compression=None,
-                ping_interval=None,
-                max_size=max_size,
-                max_queue=4,
-                open_timeout=timeout,
-                close_timeout=2,
-                proxy=None,
-            )
-        else:
-            attempt = connect(
-                where.url,
-                subprotocols=[Subprotocol(_codes.SUBPROTOCOL)],
-                additional_headers=headers,
-                compression=None,
-                ping_interval=None,
-                max_size=max_size,
-                max_queue=4,
-                open_timeout=timeout,
-                close_timeout=2,
-                proxy=None,
-            )
         websocket = await attempt
     except InvalidStatus as error:
         raise _refused(where, error.response.status_code) from None
     except (OSError, TimeoutError, InvalidHandshake, EOFError):
         raise unreachable(where) from None
     if websocket.subprotocol != _codes.SUBPROTOCOL:
-        await websocket.close()
-        raise _refused(where, _codes.HttpRefusal.BAD_SUBPROTOCOL)
+        await websocket.close()  # no sidecar: one would have refused the handshake
+        raise unreachable(where)
     return websocket
 
 
