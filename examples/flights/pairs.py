@@ -111,7 +111,8 @@ def settled(cluster: Cluster, members: int) -> bool:
     if told.returncode != 0:
         return False
     group = json.loads(told.stdout)
-    active = sum(len(p) for m in group["members"] for p in m["active"].values())
-    standby = sum(len(p) for m in group["members"] for p in m["standby"].values())
+    shares = [share for member in group["members"] for share in member["shares"]]
+    active = sum(len(share["active"]) for share in shares)
+    standby = sum(len(share["standby"]) for share in shares)
     copies = PARTITIONS if members > 1 else 0
     return len(group["members"]) == members and active == PARTITIONS and standby == copies

@@ -24,7 +24,9 @@ async def main() -> None:
         [pillion.Table("plane_stats"), pillion.SourceTable("planes", PREFIX + "planes")],
     )
     airports = pillion.Global("airports", PREFIX + "airports")
-    connection = pillion.connect(sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"])
+    connection = pillion.connect(
+        sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"], address=STATE.name
+    )
     async with connection as conn:
         with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
             fed: dict[str, int] = {}  # the epoch in which a task's records came last
