@@ -416,3 +416,28 @@ async def test_what_is_answered_after_demoted_is_not() -> None:
         await s.worker.send(m.Stale(commit.message.id, fake.name, fake.epoch))
         assert await pending is None
         assert dict(s.tables[demoted.task]["counts"]) == {}
+
+
+@run
+async def test_a_store_that_fails_while_promoted_waits_is_not_ready() -> None:
+    class Full(pillion.MemoryStore):
+        def apply(self, batch: pillion.Batch) -> None:
+            raise pillion.StoreError("the disk is full")
+
+    class Stores:
+        def open(self, task: pillion.Task, table: str) -> pillion.MemoryStore:
+            return Full()
+
+    async with stage() as s:
+        s.tables = pillion.Tables(s.conn, Stores())
+        fake = await s.worker.assign("words", role="standby")
+        await s.event(pillion.Assigned)
+        await s.worker.expect(m.Opened)
+        await s.worker.restore(fake, "counts", [(b"a", b"1")])
+        now = await s.worker.promote(fake)  # it is there before the rows are applied
+        await s.event(pillion.Restore)
+        await s.event(pillion.Promoted)
+        error = await s.worker.expect(m.Error)
+        assert (error.task, error.epoch) in ((fake.name, fake.epoch), (now.name, now.epoch))
+        await s.worker.lose(now)
+        await s.event(pillion.Lost)

@@ -277,8 +277,10 @@ class Tables:
                         table.store.flush()
                     self.conn.ready(task)
             case ev.Promoted(task, was) | ev.Demoted(task, was):
-                self._adopt(task, was)
-                if isinstance(event, ev.Promoted):
+                if not self._adopt(task, was):
+                    # Said of the former epoch, it was not heard.
+                    self.conn.fail(task, "a store of the task has failed")
+                elif isinstance(event, ev.Promoted):
                     self.conn.ready(task)
             case ev.Reset(task, table, _, _):
                 if tables := self._of(task):
@@ -306,19 +308,23 @@ class Tables:
         self._tasks[task.name] = mine
         self.conn.opened(task, checkpoints)
 
-    def _adopt(self, task: Task, was: Task) -> None:
+    def _adopt(self, task: Task, was: Task) -> bool:
+        """Go on with the stores of the former epoch; False when they are of no use."""
         old = self._of(was)
         if old is None:
-            return
+            return False
         # INVARIANT: what was answered before demoted is in the stores: the copy goes on behind it.
         for made in list(old.commits):
             if made.ended.done():
                 self._settle(old, made)
+        if self._of(was) is not old:
+            return False
         now = self._tasks[task.name] = _TaskTables(task)
         for name, table in old.tables.items():
             table.store.flush()
             writable = task.tables[name].kind == "changelog" and task.role == "active"
             now.tables[name] = TableView(name, table.store, writable=writable)
+        return True
 
     def _leave(self) -> None:
         """Answer Revoking once user code has seen it, and has made its last commit."""
