@@ -65,7 +65,7 @@ func (s *simulation) leader() int {
 
 func (s *simulation) remove(i int) *worker {
 	w := s.workers[i]
-	s.workers = slices.Delete(s.workers, i, i+1)
+	s.model.set(func() { s.workers = slices.Delete(s.workers, i, i+1) })
 	return w
 }
 
@@ -403,8 +403,10 @@ func TestARollingDeploy(t *testing.T) {
 					owned += len(w.Owned())
 					w.kill()
 				}
-				if _, want := c.to.Sets[0].table("more-log"); owned != 8 || named[0] != want {
-					t.Errorf("%d tasks are owned; the table is claimed: %v", owned, named[0])
+				var got bool
+				s.model.set(func() { got = named[0] })
+				if _, want := c.to.Sets[0].table("more-log"); owned != 8 || got != want {
+					t.Errorf("%d tasks are owned; the table is claimed: %v", owned, got)
 				}
 			})
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -308,7 +309,8 @@ func (s *simulation) grow() {
 
 func (s *simulation) join(declared Prepared) {
 	s.note("join")
-	s.workers = append(s.workers, newWorker(s.model, s.rnd.Uint64(), declared))
+	w := newWorker(s.model, s.rnd.Uint64(), declared)
+	s.model.set(func() { s.workers = append(s.workers, w) }) // the model's hooks read them
 }
 
 // step is one thing that happens to the group.
@@ -352,11 +354,14 @@ func (s *simulation) settled() (errs []string) {
 	errs, before := slices.Clone(s.ledger.errs), s.ledger.writes
 	s.model.mu.Unlock()
 	pass(10 * time.Second)
+	var last map[kafka.TopicPartition]entry
+	var writes int
+	s.model.set(func() { last, writes = maps.Clone(s.ledger.last), s.ledger.writes })
 	owned := map[Task]int{}
 	for i, w := range s.workers {
 		for _, task := range w.Owned() {
 			owned[task]++
-			if s.ledger.last[tp("orders", task.Partition)].incarnation != w.Incarnation() {
+			if last[tp("orders", task.Partition)].incarnation != w.Incarnation() {
 				errs = append(errs, fmt.Sprintf("%s is owned by %d and worked on by another", task, i))
 			}
 		}
@@ -366,7 +371,7 @@ func (s *simulation) settled() (errs []string) {
 			errs = append(errs, fmt.Sprintf("task %d has %d owners at the end", p, n))
 		}
 	}
-	if s.ledger.writes <= before {
+	if writes <= before {
 		errs = append(errs, "no progress at the end")
 	}
 	return errs
