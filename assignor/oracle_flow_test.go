@@ -177,8 +177,8 @@ func TestEvennessGoesBeforeGrowth(t *testing.T) {
 	}{
 		// m0 with c/1 has left. Whoever gets c/1 must be m2, for the sake of c; then m2 has three and m1 one.
 		"three members to two": {group([]int32{1, 1, 2}, nil, []Task{{"c", 0}}, []Task{{"a", 0}, {"b", 0}}), 1, 0},
-		// m3 is new: everybody is to have two, and one of d or two. m1 has no more than two of d, one of
-		// which it loses, and nothing else that it could keep.
+		// m3 is new: everybody is to have two, one of them of d. m1 loses one of d, and all that it could be
+		// given instead is m0's or m2's.
 		"three members to four": {group([]int32{1, 1, 2, 4}, []Task{{"b", 0}, {"c", 0}, {"d", 1}}, []Task{{"d", 0}, {"d", 3}},
 			[]Task{{"a", 0}, {"c", 1}, {"d", 2}}, nil), 3, 1},
 	} {
