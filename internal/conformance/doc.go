@@ -8,8 +8,9 @@
 // positions, checkpoints. What the worker commits goes there, so that a table that was restored wrongly
 // shows as a wrong row.
 //
-//	scenario.go, steps*.go   the lines of a file and what each does
-//	player.go                waiting, events, failures
+//	scenario.go, value.go    the lines of a file
+//	steps*.go                what each line does
+//	player.go, process.go    waiting, events, the worker's process
 //	server.go, wire.go       handshakes; websocket frames, whole or in nasty pieces
 //	session.go, epoch.go     what the worker may say now, and credit
 //	data.go                  writes and commits
