@@ -25,7 +25,7 @@ async def main() -> None:
     )
     airports = pillion.Global("airports", PREFIX + "airports")
     connection = pillion.connect(
-        sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"], address=STATE.name
+        sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"], advertise=STATE.name
     )
     async with connection as conn:
         with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
