@@ -3,6 +3,7 @@ package assignor
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -11,6 +12,8 @@ import (
 type Assignment struct {
 	Active  []Task
 	Standby []Task
+	Warming []Task              // of Standby: those that are to become active once they are warm
+	WarmLag int64               // records that such a copy may be behind; see Options.AcceptableLag
 	sources map[string][]string // of each key
 }
 
@@ -21,26 +24,35 @@ func AssignmentOf(p Plan, member string) Assignment {
 	for _, u := range p.Sets {
 		a.sources[u.Key] = u.Sources
 	}
+	for _, w := range p.Warming {
+		if w.To == member && !w.Later {
+			a.Warming, a.WarmLag = append(a.Warming, w.Task), p.acceptable
+		}
+	}
 	return a
 }
 
 // Own translates tasks to a member's own set: those of the united set that has its sources.
 func (a Assignment) Own(sources []string) (active, standby []int32) {
-	pick := func(tasks []Task) (partitions []int32) {
-		for _, t := range tasks {
-			if slices.Contains(a.sources[t.Set], sources[0]) {
-				partitions = append(partitions, t.Partition)
-			}
+	return a.pick(sources, a.Active), a.pick(sources, a.Standby)
+}
+
+// OwnWarming are those of Own's standbys that warm up.
+func (a Assignment) OwnWarming(sources []string) []int32 { return a.pick(sources, a.Warming) }
+
+func (a Assignment) pick(sources []string, tasks []Task) (partitions []int32) {
+	for _, t := range tasks {
+		if slices.Contains(a.sources[t.Set], sources[0]) {
+			partitions = append(partitions, t.Partition)
 		}
-		return partitions
 	}
-	return pick(a.Active), pick(a.Standby)
+	return partitions
 }
 
 // EncodeAssignment makes the assignment of a SyncGroup: the active source partitions in the standard
 // envelope, actives and standbys by set in user data.
 func EncodeAssignment(a Assignment) ([]byte, error) {
-	type lists struct{ active, standby []int32 }
+	type lists struct{ active, standby, warming []int32 }
 	bySet := map[string]*lists{}
 	at := func(t Task) *lists {
 		if bySet[t.Set] == nil {
@@ -53,6 +65,9 @@ func EncodeAssignment(a Assignment) ([]byte, error) {
 	}
 	for _, t := range a.Standby {
 		at(t).standby = append(at(t).standby, t.Partition)
+	}
+	for _, t := range a.Warming {
+		at(t).warming = append(at(t).warming, t.Partition)
 	}
 	keys := slices.Sorted(maps.Keys(bySet))
 	topics := map[string]int{}
@@ -87,6 +102,12 @@ func EncodeAssignment(a Assignment) ([]byte, error) {
 		w.ranges(bySet[key].active)
 		w.ranges(bySet[key].standby)
 	}
+	if len(a.Warming) > 0 { // who does not know of it skips it; a field behind it would need it always
+		w.uvarint(uint64(max(a.WarmLag, 0)))
+		for _, key := range keys {
+			w.ranges(bySet[key].warming)
+		}
+	}
 	e := writer{}
 	e.int16(assignmentVersion)
 	e.topicPartitions(sortedPartitions(actives))
@@ -118,6 +139,7 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 	for range r.count(1) {
 		topics = append(topics, r.text())
 	}
+	var keys []string
 	for range r.count(3) {
 		var sources []string
 		for range r.count(1) {
@@ -131,12 +153,21 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 			return Assignment{}, r.err
 		}
 		key := Key(sources)
+		keys = append(keys, key)
 		a.sources[key] = sources
 		for _, p := range active {
 			a.Active = append(a.Active, Task{key, p})
 		}
 		for _, p := range standby {
 			a.Standby = append(a.Standby, Task{key, p})
+		}
+	}
+	if len(r.b) > 0 {
+		a.WarmLag = int64(min(r.uvarint(), math.MaxInt64))
+		for _, key := range keys {
+			for _, p := range r.ranges() {
+				a.Warming = append(a.Warming, Task{key, p})
+			}
 		}
 	}
 	return a, r.err

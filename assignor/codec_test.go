@@ -237,7 +237,10 @@ func FuzzDecodeSubscription(f *testing.F) {
 
 func FuzzDecodeAssignment(f *testing.F) {
 	p := target(Input{Counts: map[string]int32{"a": 5}, Members: []Member{{ID: "m", Sets: []Set{{Sources: []string{"a"}}}}}})
-	f.Add(must(EncodeAssignment(AssignmentOf(p, "m"))))
+	a := AssignmentOf(p, "m")
+	f.Add(must(EncodeAssignment(a)))
+	a.Warming, a.WarmLag = a.Active, 1000
+	f.Add(must(EncodeAssignment(a)))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := DecodeAssignment(b)
@@ -248,8 +251,8 @@ func FuzzDecodeAssignment(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeAssignment(again); err != nil {
-			t.Fatal(err)
+		if read, err := DecodeAssignment(again); err != nil || len(read.Warming) > len(a.Warming) || len(a.Warming) > 0 && read.WarmLag != a.WarmLag {
+			t.Fatalf("%+v, %+v, %v", a, read, err)
 		}
 	})
 }

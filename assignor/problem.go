@@ -60,6 +60,7 @@ func newProblem(in Input) *problem {
 			copies: make([][]holds, u.Partitions), only: make([]*entitled, u.Partitions)})
 	}
 	of := p.setOf()
+	p.reserve()
 	for i := range p.members {
 		p.declares(int32(i), of)
 		p.claims(int32(i), of)
@@ -167,6 +168,17 @@ func (p *problem) claims(m int32, of map[string]int) {
 		}
 		if was := s.owner[t.Partition]; was == nobody || p.members[was].Generation < p.members[m].Generation {
 			s.owner[t.Partition] = m
+		}
+	}
+}
+
+// reserve makes room for as many copies of each task as there usually are.
+func (p *problem) reserve() {
+	each := min(p.replicas, 4)
+	for i := range p.sets {
+		all := make([]holds, len(p.sets[i].copies)*each)
+		for partition := range p.sets[i].copies {
+			p.sets[i].copies[partition], all = all[:0:each], all[each:]
 		}
 	}
 }

@@ -72,10 +72,6 @@ func (p *problem) blank() placement {
 
 // placed puts a plan back into numbers. Tasks that the problem does not have are left out.
 func (p *problem) placed(plan Plan) placement {
-	numbers := make(map[string]int32, len(p.members))
-	for i, m := range p.members {
-		numbers[m.ID] = int32(i)
-	}
 	at := p.blank()
 	of := p.setOf()
 	byKey := make(map[string]int, len(plan.Sets))
@@ -93,11 +89,8 @@ func (p *problem) placed(plan Plan) placement {
 			}
 		}
 	}
-	for id, share := range plan.Members {
-		m, ok := numbers[id]
-		if !ok {
-			continue
-		}
+	for i := range p.members { // in order: the lists of standbys depend on it
+		m, share := int32(i), plan.Members[p.members[i].ID]
 		each(share.Active, func(set int, partition int32) { at.active[set][partition] = m })
 		each(share.Standby, func(set int, partition int32) {
 			at.standby[set][partition] = append(at.standby[set][partition], m)

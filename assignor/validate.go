@@ -22,13 +22,16 @@ func Validate(in Input, plan Plan) error {
 
 // ValidateNext is Validate for what Transition gives out: nothing may go to a member while another
 // holds the newest claim. Such a task is named in Waiting; it may have fewer standbys than asked for,
-// and its holder may be one of them, beyond their number.
+// and its holder may be one of them, beyond their number. With warm-ups it may not take a task to where it
+// is cold while somebody has it warm, and gives copies beyond the number of standbys only to those who
+// warm up.
 func ValidateNext(in Input, plan Plan) error {
 	v := newVerdict(in, plan)
 	v.next = true
 	for i := range v.p.sets {
 		v.checkSet(i, 0)
 	}
+	v.checkWarming(in.Options, plan.Warming)
 	return errors.Join(v.errs...)
 }
 
@@ -38,7 +41,9 @@ type verdict struct {
 	standby [][][]int32
 	waiting map[Task]Wait            // those that have no active
 	unread  map[Task]map[string]bool // sources that wait
-	able    map[ableKey]int          // how many can hold standbys of some tasks
+	warming map[Task]Warmup
+	able    map[ableKey]int // how many can hold standbys of some tasks
+	extras  int             // copies made only for moves
 	next    bool
 	errs    []error
 }
@@ -53,7 +58,10 @@ func (v *verdict) id(m int32) string { return v.p.members[m].ID }
 
 func newVerdict(in Input, plan Plan) *verdict {
 	p := newProblem(in)
-	v := &verdict{p: p, active: make([][][]int32, len(p.sets)), standby: make([][][]int32, len(p.sets)), waiting: map[Task]Wait{}, unread: map[Task]map[string]bool{}, able: map[ableKey]int{}}
+	v := &verdict{p: p, active: make([][][]int32, len(p.sets)), standby: make([][][]int32, len(p.sets)), waiting: map[Task]Wait{}, unread: map[Task]map[string]bool{}, warming: map[Task]Warmup{}, able: map[ableKey]int{}}
+	for _, w := range plan.Warming {
+		v.warming[w.Task] = w
+	}
 	index := map[string]int{}
 	for i, s := range p.sets {
 		index[s.Key] = i
@@ -179,9 +187,14 @@ func (v *verdict) checkStandbys(i, partition int, waits bool) {
 		case !contains(s.may(partition), m):
 			v.refuse("task %s has a standby on %q, which is leaving or lacks a table that the task's claim names", t, v.id(m))
 		}
-		n -= boolInt(v.next && waits && m == s.owner[partition])
+		n -= boolInt(v.next && waits && (m == s.owner[partition] || v.p.warmups > 0 && v.id(m) == v.waiting[t].To && s.hasCopy(partition, m)))
 	}
-	if want := v.standbysOf(s, partition, active); n > want || n < want && !(v.next && waits) {
+	want := v.standbysOf(s, partition, active)
+	if w, ok := v.warming[t]; ok && !w.Later && n == want+1 && slices.ContainsFunc(standby, func(m int32) bool { return v.id(m) == w.To }) {
+		v.extras++
+		n--
+	}
+	if n > want || n < want && !(v.next && waits) {
 		v.refuse("task %s has %d standbys, not %d", t, n, want)
 	}
 }
