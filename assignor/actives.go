@@ -18,7 +18,11 @@ func (p *problem) actives() [][]int32 {
 			}
 		}
 	}
-	parts := make([]part, len(p.sets))
+	parts, tasks := make([]part, len(p.sets)), 0
+	for i := range p.sets {
+		tasks += len(start[i])
+	}
+	b.flow.tasks, b.flow.options = make([]choice, 0, tasks), make([]option, 0, 3*tasks)
 	for i := range p.sets {
 		b.addTasks(i, start[i])
 		parts[i] = part{members: p.sets[i].eligible, count: p.sets[i].Partitions}

@@ -107,7 +107,7 @@ func (p *problem) declares(m int32, of map[string]int) {
 	if m > 0 && sameSets(p.members[m].Sets, p.members[m-1].Sets) {
 		for i := range p.sets {
 			if s := &p.sets[i]; len(s.declared) > 0 && s.declared[len(s.declared)-1] == m-1 {
-				s.declare(m, s.says[len(s.says)-1], p.members[m].Draining)
+				s.declare(m, s.says[len(s.says)-1], p.members[m].Draining, len(p.members))
 			}
 		}
 		return
@@ -118,14 +118,17 @@ func (p *problem) declares(m int32, of map[string]int) {
 		}
 		s := &p.sets[of[own.Sources[0]]]
 		if len(s.declared) == 0 || s.declared[len(s.declared)-1] != m {
-			s.declare(m, declaration{}, p.members[m].Draining)
+			s.declare(m, declaration{}, p.members[m].Draining, len(p.members))
 		}
 		s.says[len(s.says)-1].add(own)
 	}
 }
 
 // declare: members come in ascending order.
-func (s *set) declare(m int32, say declaration, draining bool) {
+func (s *set) declare(m int32, say declaration, draining bool, most int) {
+	if s.declared == nil {
+		s.declared, s.eligible, s.says = make([]int32, 0, most), make([]int32, 0, most), make([]declaration, 0, most)
+	}
 	s.declared, s.says = append(s.declared, m), append(s.says, say)
 	if !draining {
 		s.eligible = append(s.eligible, m)

@@ -61,10 +61,12 @@ func (p *problem) standbys(active [][]int32) [][][]int32 {
 // find makes a placement out of the copies there are.
 func (w *shadows) find() {
 	w.b = newBuilder(w.p, func(s *set) []int32 { return w.p.canShadow(s.eligible) })
-	w.at, w.squeezed = w.p.blank().standby, false
+	w.at, w.squeezed = w.blank(), false
+	n := w.total()
+	w.b.flow.tasks, w.b.flow.options = make([]choice, 0, n), make([]option, 0, 3*n)
 	w.start()
 	w.b.flow.solve()
-	w.shared = map[pair]int32{}
+	w.shared = make(map[pair]int32, w.total())
 	for i := range w.p.sets {
 		w.keep(i)
 	}
@@ -74,9 +76,41 @@ func (w *shadows) find() {
 	w.scatter()
 }
 
+// blank is a placement of nothing, with room for as many standbys as are wanted.
+func (w *shadows) blank() [][][]int32 {
+	at := make([][][]int32, len(w.want))
+	for i := range at {
+		at[i] = lists(w.want[i])
+	}
+	return at
+}
+
+// total is how many standbys there are.
+func (w *shadows) total() (n int) {
+	for _, want := range w.want {
+		for _, k := range want {
+			n += int(k)
+		}
+	}
+	return n
+}
+
+// lists are empty ones with room for so many each.
+func lists(room []int32) [][]int32 {
+	total := int32(0)
+	for _, n := range room {
+		total += n
+	}
+	all, of := make([]int32, total), make([][]int32, len(room))
+	for i, n := range room {
+		of[i], all = all[:0:n], all[n:]
+	}
+	return of
+}
+
 // asTheyAre is the placement of the copies there are; nil when it is none.
 func (w *shadows) asTheyAre() [][][]int32 {
-	at := w.p.blank().standby
+	at := w.blank()
 	for i := range w.warm {
 		for partition, list := range w.warm[i] {
 			if len(list) < int(w.want[i][partition]) {
@@ -171,10 +205,9 @@ func (p *problem) canShadow(members []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(members), func(m int32) bool { return p.members[m].NoStandby })
 }
 
-// warmFor are the members with a copy of a task that may be its standbys, the most caught-up first.
-func (w *shadows) warmFor(i, partition int) []holds {
+// warmFor appends the members with a copy of a task that may be its standbys, the most caught-up first.
+func (w *shadows) warmFor(warm []holds, i, partition int) []holds {
 	s, active := &w.p.sets[i], w.active[i][partition]
-	var warm []holds
 	add := func(h holds) {
 		if h.member != active && !w.p.members[h.member].NoStandby && contains(s.may(partition), h.member) {
 			warm = append(warm, h)
@@ -196,9 +229,17 @@ func (w *shadows) warmFor(i, partition int) []holds {
 func (w *shadows) copies() {
 	w.warm = make([][][]holds, len(w.p.sets))
 	for i := range w.p.sets {
-		w.warm[i] = make([][]holds, w.p.sets[i].Partitions)
+		s := &w.p.sets[i]
+		w.warm[i] = make([][]holds, s.Partitions)
+		most := int(s.Partitions)
+		for _, copies := range s.copies {
+			most += len(copies)
+		}
+		all := make([]holds, 0, most)
 		for partition := range w.warm[i] {
-			w.warm[i][partition] = w.warmFor(i, partition)
+			before := len(all)
+			all = w.warmFor(all, i, partition)
+			w.warm[i][partition] = all[before:len(all):len(all)]
 		}
 	}
 }
@@ -250,9 +291,11 @@ func (w *shadows) crowd(i int, actives []int32) {
 // else in the pool. Copies beyond the number wanted are other places, for one standby each.
 func (w *shadows) lay(i int, d dealer) {
 	warm := w.warm[i]
-	homes := make([][]int32, len(warm))
+	homes := lists(w.want[i])
 	for partition, list := range warm {
-		homes[partition] = slices.Repeat([]int32{nobody}, int(w.want[i][partition]))
+		for range w.want[i][partition] {
+			homes[partition] = append(homes[partition], nobody)
+		}
 		for at, h := range list {
 			if n := len(homes[partition]); n > 0 && homes[partition][at%n] == nobody && d.take(h.member) {
 				homes[partition][at%n] = h.member
