@@ -113,8 +113,8 @@ func (b *board) committed() map[string]int {
 }
 
 // unsettled says what is not yet as it shall be with these mates: each of the tasks active on exactly
-// one, in equal shares, and copied by so many others; nothing when all is.
-func (b *board) unsettled(mates []string, tasks, replicas int) (what []string) {
+// one, in equal shares, and copied by so many others that can; nothing when all is.
+func (b *board) unsettled(mates, able []string, tasks, replicas int) (what []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(mates) == 0 {
@@ -123,15 +123,16 @@ func (b *board) unsettled(mates []string, tasks, replicas int) (what []string) {
 	active := map[string]int{}
 	for partition := range tasks {
 		task := fmt.Sprintf("s/%d", partition)
-		held := map[state]int{}
+		held, others := map[state]int{}, slices.Clone(able)
 		for _, mate := range mates {
 			s := b.does[mate][task]
 			held[s]++
 			if s == running {
 				active[mate]++
+				others = slices.DeleteFunc(others, func(other string) bool { return other == mate })
 			}
 		}
-		if held[running] != 1 || held[opening]+held[leaving] > 0 || held[copies] != min(replicas, len(mates)-1) {
+		if held[running] != 1 || held[opening]+held[leaving] > 0 || held[copies] != min(replicas, len(others)) {
 			what = append(what, fmt.Sprintf("%s: active on %d, opened by %d, released by %d, copied by %d",
 				task, held[running], held[opening], held[leaving], held[copies]))
 		}

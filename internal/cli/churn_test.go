@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pillion/pillion/internal/kafkatest"
+	"github.com/pillion/pillion/protocol"
 )
 
 const (
@@ -32,8 +33,8 @@ const (
 )
 
 // Members join and leave, three hundred times in a row, on a real broker, while records flow. After each
-// the group settles: every task active on one member, in equal shares, with its copy on another. Nothing is
-// lost, nothing is counted twice, and when all have left nothing of them is left in the process.
+// the group settles: every task active on one member, in equal shares, with its copy on another, if that
+// one's worker can hold it (every fourth cannot). Nothing is lost, nothing is counted twice, and when all have left nothing of them is left in the process.
 func TestThreeHundredJoinsAndLeaves(t *testing.T) {
 	broker := kafkatest.Broker(t, kafkatest.Latest, kafkatest.Heap("512m"))
 	kafkatest.CreateTopic(t, broker.Addrs(), "in", churnTasks, nil)
@@ -75,7 +76,8 @@ type churn struct {
 type member struct {
 	*sidecar
 	name  string
-	place string        // names its disk
+	place string // names its disk
+	level protocol.Level
 	ended chan struct{} // both have
 	err   error         // of the sidecar's Run
 	code  int           // that the worker was sent away with
@@ -137,16 +139,21 @@ func (c *churn) change(do func()) {
 	})
 }
 
-func (c *churn) names() (names []string) {
+// names are those of all members, and of those whose workers can hold copies.
+func (c *churn) names() (all, able []string) {
 	for _, m := range c.members {
-		names = append(names, m.name)
+		all = append(all, m.name)
+		if m.level == protocol.LevelStandby {
+			able = append(able, m.name)
+		}
 	}
-	return names
+	return all, able
 }
 
 // unsettled says what is not yet as it shall be.
 func (c *churn) unsettled() []string {
-	what := c.board.unsettled(c.names(), churnTasks, churnReplicas)
+	all, able := c.names()
+	what := c.board.unsettled(all, able, churnTasks, churnReplicas)
 	for _, m := range c.members {
 		if a, b := m.runner.Status().Generation, c.members[0].runner.Status().Generation; a != b {
 			what = append(what, fmt.Sprintf("%s is in generation %d, %s in %d", m.name, a, c.members[0].name, b))
@@ -157,7 +164,8 @@ func (c *churn) unsettled() []string {
 
 // words is what there is to say when a change did not come to its end.
 func (c *churn) words() string {
-	text := fmt.Sprintf("change %d with %v:\n    %s\n", c.changes+1, c.names(), strings.Join(c.unsettled(), "\n    "))
+	all, able := c.names()
+	text := fmt.Sprintf("change %d with %v, copies at %v:\n    %s\n", c.changes+1, all, able, strings.Join(c.unsettled(), "\n    "))
 	for _, m := range c.members {
 		text += fmt.Sprintf("%s %+v said\n%s", m.name, m.runner.Status(), m.log)
 	}
@@ -169,6 +177,9 @@ func (c *churn) begin() {
 	c.t.Helper()
 	c.joined++
 	m := &member{name: fmt.Sprintf("member %d", c.joined), ended: make(chan struct{}), log: &lastLines{}}
+	if m.level = protocol.LevelStandby; c.joined%4 == 0 {
+		m.level = protocol.LevelTables
+	}
 	for i := 0; ; i++ {
 		m.place = strconv.Itoa(i)
 		if !slices.ContainsFunc(c.members, func(other *member) bool { return other.place == m.place }) {
@@ -183,7 +194,7 @@ func (c *churn) begin() {
 	c.t.Cleanup(cancel)
 	var both sync.WaitGroup
 	both.Go(func() { m.err = m.Run(ctx) })
-	w := newMate(c.t, c.board, m.name, m.bridge.URL(), c.disks[m.place])
+	w := newMate(c.t, c.board, m.name, m.bridge.URL(), m.level, c.disks[m.place])
 	both.Go(func() { m.code = w.run(); c.board.leave(m.name) })
 	go func() { both.Wait(); cancel(); close(m.ended) }()
 	c.members = append(c.members, m)

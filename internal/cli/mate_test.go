@@ -23,6 +23,7 @@ import (
 type mate struct {
 	ws      *websocket.Conn
 	name    string
+	level   protocol.Level
 	board   *board
 	disk    map[string]*mateStore // by task
 	tasks   map[string]*mateTask
@@ -64,14 +65,17 @@ type mateStream struct {
 }
 
 // newMate connects a worker. Its loop is run.
-func newMate(t *testing.T, b *board, name, url string, disk map[string]*mateStore) *mate {
+func newMate(t *testing.T, b *board, name, url string, level protocol.Level, disk map[string]*mateStore) *mate {
 	t.Helper()
 	d := websocket.Dialer{Subprotocols: []string{protocol.Subprotocol}, HandshakeTimeout: patience}
 	ws, _, err := d.Dial(url, peerHeader())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &mate{ws: ws, name: name, board: b, disk: disk, tasks: map[string]*mateTask{}, streams: map[uint32]*mateStream{}, lastID: 1}
+	return &mate{
+		ws: ws, name: name, level: level, board: b, disk: disk,
+		tasks: map[string]*mateTask{}, streams: map[uint32]*mateStream{}, lastID: 1,
+	}
 }
 
 // run works until the sidecar closes the connection, and gives the code of that.
@@ -79,7 +83,7 @@ func (m *mate) run() int {
 	defer m.ws.Close()
 	m.say(protocol.Hello{
 		ID: 1, Versions: []int{1}, Client: protocol.Software{Name: "mate", Version: "1"}, MaxFrame: 1 << 27, Credit: peerWindow,
-		Level: protocol.LevelStandby, Sets: []protocol.Set{{Name: "s", Sources: []string{"in"}, Tables: []protocol.Table{{Name: "t"}}}},
+		Level: m.level, Sets: []protocol.Set{{Name: "s", Sources: []string{"in"}, Tables: []protocol.Table{{Name: "t"}}}},
 	})
 	for {
 		kind, b, err := m.ws.ReadMessage()
@@ -191,6 +195,9 @@ func (m *mate) adopt(task string, role protocol.Role, epoch uint32, tables []pro
 
 func (m *mate) hold(t *mateTask, tables []protocol.TableStream, sources []protocol.SourceStream) {
 	m.tasks[t.name] = t
+	if t.role == protocol.RoleStandby && m.level != protocol.LevelStandby {
+		m.fault("is given the copy of %s, which it cannot hold", t.name)
+	}
 	if t.role == protocol.RoleActive != (len(sources) == 1) || len(tables) != 1 {
 		m.fault("%s as %s has %d sources and %d tables", t.name, t.role, len(sources), len(tables))
 	}
