@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from ._connection import Connection
-from ._declare import Global, Set, declare
+from ._declare import Global, Set, TableList, declare
 from ._dial import address
 from ._options import Options, running
 
@@ -19,6 +19,8 @@ def connect(
     token: str | None = None,
     *,
     sets: Sequence[Set] = (),
+    sources: Sequence[str] = (),
+    tables: TableList = (),
     globals: Sequence[Global] = (),
     outputs: Sequence[str] = (),
     group: str | None = None,
@@ -35,10 +37,12 @@ def connect(
     itself; without it the file that PILLION_TOKEN_FILE names is read at each connect.
 
     sets and globals say what is read and which tables are kept, outputs which other topics commits
-    may write to. group is the consumer group, unless the sidecar's group_id overrules it. name is
-    how the sidecar's log calls this program. replicas is how many standby copies each task shall
-    have, unless the sidecar's num_standby_replicas overrules it. advertise is the address that
-    others get who ask where a key is (see Connection.locate); the sidecar does not look at it.
+    may write to. sources and tables stand in place of sets: the sidecar makes the sets then, topics
+    with the same number of partitions together. group is the consumer group, unless the sidecar's
+    group_id overrules it. name is how the sidecar's log calls this program. replicas is how many
+    standby copies each task shall have, unless the sidecar's num_standby_replicas overrules it.
+    advertise is the address that others get who ask where a key is (see Connection.locate); the
+    sidecar does not look at it.
 
     window is how many bytes the sidecar may send ahead, for the connection and for each stream;
     max_frame is the largest frame accepted, so the largest record. While no sidecar answers it is
@@ -52,7 +56,7 @@ def connect(
         Options(
             where=address(url),
             token=token,
-            declaration=declare(sets, globals, outputs, group),
+            declaration=declare(sets, globals, outputs, group, sources, tables),
             window=window,
             max_frame=max_frame,
             name=name,

@@ -397,6 +397,8 @@ class Connection:
             group=options.declaration.group,
             level="standby",
             sets=options.declaration.sets,
+            sources=options.declaration.sources,
+            tables=options.declaration.tables,
             globals=options.declaration.globals,
             outputs=options.declaration.outputs,
             replicas=options.replicas,
