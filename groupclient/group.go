@@ -59,7 +59,9 @@ type Group struct {
 	outdated bool             // the share of a returning static member is of another declaration
 	said     []string         // warnings of the plan made last
 	limit    limit            // of the group's record
+	warm     warming          // copies that warm up
 	synced   int32            // generation of the last sync; -1: none since the last loss
+	joinedIn int32            // generation of the last JoinGroup that was answered; -1: none
 
 	mu        sync.Mutex
 	want      *Prepared // nil: not asked to be a member
@@ -111,7 +113,7 @@ func newGroup(cfg Config, c client, handler Handler) *Group {
 	return &Group{
 		cfg: cfg, client: c, handler: handler, log: cfg.Logger.With("group", cfg.Group),
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
-		counts: map[string]int32{}, synced: -1,
+		counts: map[string]int32{}, synced: -1, joinedIn: -1,
 		identity: identity{generation: -1, incarnation: newIncarnation()},
 		owned:    map[Task]*ownedTask{},
 	}
@@ -309,6 +311,7 @@ func (g *Group) lose(err error, forgetMember bool) {
 	g.mu.Unlock()
 	g.request, g.synced = nil, -1
 	g.phase = joining
+	g.coldAgain()
 	if had {
 		g.log.Warn("membership lost", "error", err)
 		g.handler.Lost(codeFenced, err)

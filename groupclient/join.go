@@ -56,10 +56,28 @@ func (g *Group) join(ctx context.Context) {
 		return
 	}
 	g.failures = 0
+	if err := g.missed(resp.Generation); err != nil {
+		g.lose(err, false)
+		return
+	}
 	g.mu.Lock()
 	g.identity.member = resp.MemberID // commits go on with the generation of the last sync until this one is synced
 	g.mu.Unlock()
 	g.sync(ctx, resp)
+}
+
+// missed tells that a generation was made without us between the last one that we joined and this one, and
+// notes that we have joined this one. Only a static member can miss one and still be answered: Kafka keeps it,
+// with the claims of its last JoinGroup, and the leader gives what was not in those to others.
+// INVARIANT: a member that has missed a generation commits nothing of before.
+func (g *Group) missed(generation int32) error {
+	last := g.joinedIn
+	g.joinedIn = generation
+	if g.cfg.InstanceID == "" || g.synced < 0 || last < 0 || generation <= last+1 {
+		return nil
+	}
+	return fmt.Errorf("generations were made without static member %q: the last that it joined is %d, this one is %d; its tasks may be others' by now",
+		g.cfg.InstanceID, last, generation)
 }
 
 // unanswered is a request without an answer: of a broker that cannot be used, or one that went away.
