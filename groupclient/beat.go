@@ -15,8 +15,11 @@ const releaseLinger = 100 * time.Millisecond
 // beat waits for the next heartbeat and sends it, unless something else is due before.
 func (g *Group) beat(ctx context.Context) {
 	due, wanted := g.followUp()
+	if warm, ok := g.warmDue(); ok && (!wanted || warm.Before(due)) {
+		due, wanted = warm, true
+	}
 	if wanted && time.Until(due) <= 0 {
-		g.log.Debug("joining again: claims or subscription have changed")
+		g.log.Debug("joining again: claims, subscription or copies have changed")
 		g.rejoin()
 		return
 	}
@@ -36,6 +39,7 @@ func (g *Group) beat(ctx context.Context) {
 	switch {
 	case err == nil && code == 0:
 		g.failures = 0
+		g.lookAtCopies()
 	case err == nil:
 		g.next = time.Now()
 		g.obey(ctx, code, onHeartbeat)
@@ -125,6 +129,7 @@ func (g *Group) leave(ctx context.Context, done []chan error) {
 	g.draining = false
 	g.mu.Unlock()
 	g.request, g.synced, g.phase = nil, -1, resting
+	g.coldAgain()
 	g.over()
 	if err == nil { // our caller says the rest
 		g.log.Info("left the group", "member", id.member)

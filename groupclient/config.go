@@ -42,8 +42,17 @@ type Config struct {
 	Replicas        *int   // standbys of each task; nil: as many as the leader's worker asks for
 	AcceptStateLoss bool
 
+	// MaxWarmups is how many copies a plan of ours lets be made at once for tasks that are to move; 0:
+	// tasks move to members without a copy. AcceptableLag is how many records a copy may be behind to be
+	// warm; members tell lags coarsely, and up to twice as much may pass. ProbingInterval is how often
+	// the leader plans anew while tasks wait for copies and nobody says that one is warm.
+	MaxWarmups      int
+	AcceptableLag   int64
+	ProbingInterval time.Duration // 60s
+
 	// Copies are the tasks whose tables the worker keeps without being their active. It is called by
-	// Run's goroutine when a JoinGroup is built, and must not block. Nil: none.
+	// Run's goroutine when a JoinGroup is built, and at heartbeats while a copy warms up, and must not
+	// block. Nil: none.
 	Copies func() []Copy
 
 	Logger hclog.Logger
@@ -53,6 +62,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.SessionTimeout, 10*time.Second)
 	setDefault(&c.HeartbeatInterval, 500*time.Millisecond)
 	setDefault(&c.RebalanceTimeout, 10*time.Second)
+	setDefault(&c.ProbingInterval, 60*time.Second)
 	setDefault(&c.AutoOffsetReset, ResetEarliest)
 	setDefault(&c.OnLostPosition, ResetFail)
 	setDefault(&c.Guarantee, AtLeastOnce)
@@ -90,5 +100,7 @@ func (c Config) Validate() error {
 	refuse(!slices.Contains([]string{AtLeastOnce, ExactlyOnce}, c.Guarantee),
 		"groupclient: processing_guarantee %q is not at_least_once or exactly_once", c.Guarantee)
 	refuse(c.Replicas != nil && *c.Replicas < 0, "groupclient: num_standby_replicas is negative")
+	refuse(c.MaxWarmups < 0 || c.AcceptableLag < 0, "groupclient: max_warmup_replicas or acceptable_recovery_lag is negative")
+	refuse(c.ProbingInterval < time.Second, "groupclient: a probing interval under 1s")
 	return errors.Join(errs...)
 }

@@ -22,6 +22,7 @@ const planLimit = 2 * time.Second
 func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kmsg.SyncGroupRequestGroupAssignment, []string, error) {
 	in, warnings := g.members(joined)
 	in.Options.Replicas = g.replicas()
+	in.Options.MaxWarmups, in.Options.AcceptableLag = g.cfg.MaxWarmups, assignor.CoarseLag(g.cfg.AcceptableLag) // lags are coarse
 	var err error
 	if in.Counts, err = g.partitionCounts(ctx, in.Members); err != nil {
 		return nil, nil, err
@@ -55,8 +56,9 @@ func (g *Group) plan(ctx context.Context, joined *kmsg.JoinGroupResponse) ([]kms
 		return nil, nil, err
 	}
 	warnings = slices.Concat(warnings, unread, next.Warnings)
-	g.log.Debug("planned", "generation", joined.Generation, "members", len(in.Members), "sets", len(next.Sets), "waiting", len(next.Waiting))
+	g.log.Debug("planned", "generation", joined.Generation, "members", len(in.Members), "sets", len(next.Sets), "waiting", len(next.Waiting), "warming", len(next.Warming))
 	g.sayOnce(joined.Generation, warnings)
+	g.sayWarming(joined.Generation, next.Warming)
 	return assignments, warnings, nil
 }
 

@@ -38,6 +38,8 @@ func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 		reason = "a sidecar joins"
 	case !g.follow.IsZero():
 		reason = "tasks were released, or the worker declares something else"
+	case len(g.warm.warm) > 0:
+		reason = "a copy is warm"
 	}
 	g.joined = g.want
 	g.follow, g.urgent = time.Time{}, false
@@ -108,6 +110,7 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 		return
 	}
 	a := Assignment{Generation: joined.Generation, MemberID: joined.MemberID, Leader: leader, Warnings: warnings}
+	var warming []Task
 	g.mu.Lock()
 	g.identity.generation = joined.Generation
 	g.between = false
@@ -119,6 +122,7 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 			active, standby := given.Own(set.Sources)
 			a.Active = append(a.Active, tasksOf(set.Name, active)...)
 			a.Standby = append(a.Standby, tasksOf(set.Name, standby)...)
+			warming = append(warming, tasksOf(set.Name, given.OwnWarming(set.Sources))...)
 		}
 	}
 	g.adopt(a.Active)
@@ -128,9 +132,10 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 	g.request, g.failures = nil, 0
 	g.synced, g.phase = joined.Generation, stable
 	g.next = time.Now().Add(g.cfg.HeartbeatInterval)
+	g.settleWarm(warming, given.WarmLag, leader)
 	g.over()
 	g.log.Info("assigned", "generation", a.Generation, "member", a.MemberID, "leader", leader,
-		"active", len(a.Active), "standby", len(a.Standby), "revoked", owned-len(a.Active))
+		"active", len(a.Active), "standby", len(a.Standby), "warming up", len(warming), "revoked", owned-len(a.Active))
 	g.handler.Assigned(a)
 }
 

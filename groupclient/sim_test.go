@@ -286,6 +286,7 @@ type simulation struct {
 	ledger  *ledger
 	workers []*worker
 	history []string
+	warm    bool // tasks move to copies that are warm
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -309,6 +310,10 @@ func (s *simulation) grow() {
 
 func (s *simulation) join(declared Prepared) {
 	s.note("join")
+	if s.warm {
+		s.warmer(declared, newDisk(time.Duration(s.rnd.Int64N(int64(8*time.Second)))))
+		return
+	}
 	w := newWorker(s.model, s.rnd.Uint64(), declared)
 	s.model.set(func() { s.workers = append(s.workers, w) }) // the model's hooks read them
 }
@@ -379,6 +384,7 @@ func (s *simulation) settled() (errs []string) {
 
 func simulate(t *testing.T, seed uint64) (moves int) {
 	s := newSimulation(t, seed)
+	s.warm = seed%2 == 1
 	defer func() {
 		for _, w := range s.workers {
 			w.kill()
