@@ -49,6 +49,9 @@ func (w *mini) handle(m protocol.Message) {
 			}
 			w.dropOf(t)
 			w.over(t)
+			if m.Code == protocol.CodeHung && !w.is("silent-after-hung") {
+				w.say(protocol.Progress{})
+			}
 		}
 	case protocol.Credit:
 		w.limit = max(w.limit, m.Connection)

@@ -29,6 +29,7 @@ var mutants = []struct {
 	{"grants-past-threshold", []string{"empty_frame"}},                       // 9
 	{"empty-frame-ignored", []string{"empty_frame", "checkpoint_of_frames"}}, // 10
 
+	{"silent-after-hung", []string{"hung"}},
 	{"no-token", []string{"handshake"}},
 	{"token-untrimmed", []string{"handshake"}},
 	{"origin", []string{"handshake"}},

@@ -35,6 +35,7 @@ type conn struct {
 	held              []*commit // whole, and without an answer
 
 	greeted bool // hello came
+	lively  bool // progress came since the last lost
 	ended   bool
 	code    int // of the close; 0: none
 	why     string
@@ -163,6 +164,7 @@ func (c *conn) control(m protocol.Message, raw []byte) error {
 	case protocol.Credit:
 		return c.grant(m)
 	case protocol.Progress:
+		c.lively = true
 		return nil
 	case protocol.Error:
 		return c.said(m, raw)

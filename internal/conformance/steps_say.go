@@ -19,6 +19,7 @@ var sayVerbs = map[string]func([]byte) (action, error){
 	"hear":    as(doHear),
 	"barrier": as(doBarrier),
 	"quiet":   as(doQuiet),
+	"lively":  as(doLively),
 	"wire":    as(doWire),
 	"ping":    as(doPing),
 }
@@ -144,6 +145,18 @@ func doQuiet(p *player, s quietStep) error {
 	p.forbidden = s.Quiet
 	defer func() { p.forbidden = nil }()
 	return p.pass(time.Duration(s.MS) * time.Millisecond)
+}
+
+type livelyStep struct {
+	Lively bool `json:"lively"`
+}
+
+// doLively waits for progress since the last lost, or sees that there was none.
+func doLively(p *player, s livelyStep) error {
+	if !s.Lively && p.conn.lively {
+		return fail("no progress from a worker whose work stands still", "progress", "PROTOCOL.md, Liveness: from where the work is done")
+	}
+	return p.until("progress", func() bool { return p.conn.lively == s.Lively })
 }
 
 type wireStep struct {

@@ -271,6 +271,7 @@ func doLost(p *player, s lostStep) error {
 		s.Code = "fenced"
 	}
 	e.queue, e.state = nil, over
+	p.conn.lively = false
 	return p.conn.say(protocol.Lost{Task: e.wireName, Epoch: e.number, Code: s.Code, Message: "the case wants it so"})
 }
 

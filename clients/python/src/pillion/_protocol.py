@@ -43,6 +43,7 @@ class Protocol:
         self.waiting: m.Waiting | None = None
         self._hello = hello
         self._tasks: dict[str, TaskState] = {}
+        self._hung = False  # the sidecar has given our work up, and waits for a sign of it
         self._receiving = Receiving(hello.credit)
         self._streams = Streams(self._receiving)
         self._outbox = Outbox(hello, self._receiving)
@@ -196,6 +197,7 @@ class Protocol:
             self.queue.overtake(ev.Revoking(state.task, message.deadline_ms, message.code))
 
     def _on_lost(self, message: m.Lost) -> None:
+        self._hung = self._hung or message.code == Code.HUNG
         released = self._tasks.get(message.task)
         if released is not None and released.ended and released.task.epoch == message.epoch:
             self._outbox.abandon(released)  # too late: the sidecar did not wait
@@ -273,6 +275,9 @@ class Protocol:
 
     def take(self) -> ev.Event | None:
         """Take the next event. Its bytes are granted anew."""
+        if self._hung:
+            self._hung = False
+            self.progress()
         event = self.queue.take()
         if isinstance(event, ev.Restore | ev.Records):
             self._took(event.batch, now=False)
