@@ -117,13 +117,16 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 	answer, err := g.long(ctx, req, waiting)
 	// From here on a JoinGroup is a new one: its claims are those of this moment.
 	if err != nil {
-		g.request = nil
+		g.request, g.joinedIn = nil, g.synced
 		g.unanswered(ctx, err)
 		return
 	}
 	resp := answer.(*kmsg.SyncGroupResponse)
 	if resp.ErrorCode != 0 {
 		g.request = nil
+		if resp.ErrorCode != 27 { // another coordinator has not heard of this generation, and makes it anew
+			g.joinedIn = g.synced
+		}
 		g.obey(ctx, resp.ErrorCode, onSync)
 		return
 	}
