@@ -12,18 +12,19 @@ import (
 
 // kafka is everything that is not a member: the coordinator, the logs, and the truth about each task.
 type kafka struct {
-	w       *World
-	group   *groupmodel.Coordinator
-	away    time.Duration // no coordinator until then
-	token   groupmodel.Token
-	waiting map[groupmodel.Token]func(groupmodel.Answer)
-	tick    time.Duration // of the tick that is on its way; 0: none
-	tasks   map[session.TaskID]*truth
-	order   []*truth
-	lives   map[string]*life
-	plans   map[int32]map[session.TaskID]string // generation -> task -> active
-	told    map[int64]bool                      // take-overs that have come to a good end
-	endsOf  map[int64]map[string]int64          // take-over -> table -> end of its changelog when the claim was there
+	w        *World
+	group    *groupmodel.Coordinator
+	away     time.Duration // no coordinator until then
+	token    groupmodel.Token
+	waiting  map[groupmodel.Token]func(groupmodel.Answer)
+	tick     time.Duration // of the tick that is on its way; 0: none
+	tasks    map[session.TaskID]*truth
+	order    []*truth
+	lives    map[string]*life
+	plans    map[int32]map[session.TaskID]string // generation -> task -> active
+	joinedIn map[string]int32                    // by member: the newest generation that it has joined
+	told     map[int64]bool                      // take-overs that have come to a good end
+	endsOf   map[int64]map[string]int64          // take-over -> table -> end of its changelog when the claim was there
 }
 
 // partitions of each set.
@@ -72,7 +73,7 @@ func newKafka(w *World) *kafka {
 	k := &kafka{
 		w: w, group: groupmodel.New(groupmodel.Config{}), waiting: map[groupmodel.Token]func(groupmodel.Answer){},
 		tasks: map[session.TaskID]*truth{}, lives: map[string]*life{}, plans: map[int32]map[session.TaskID]string{},
-		endsOf: map[int64]map[string]int64{}, told: map[int64]bool{},
+		endsOf: map[int64]map[string]int64{}, told: map[int64]bool{}, joinedIn: map[string]int32{},
 	}
 	for s := range 1 + w.rng.IntN(2) {
 		name := fmt.Sprintf("s%d", s)
@@ -150,8 +151,11 @@ func (k *kafka) append(t *truth, table string, by *life, writes []write) (base, 
 	return base, l.end()
 }
 
-// fenced: it has crashed, or the coordinator does not know it any more, though it has not left.
-func (k *kafka) fenced(l *life) bool { return l.over || !l.left && !k.group.Has(l.member) }
+// fenced: it has crashed, or the coordinator does not know it any more, though it has not left; or it is a
+// static member that was silent while a generation was made: Kafka keeps it, with what it said before.
+func (k *kafka) fenced(l *life) bool {
+	return l.over || !l.left && (!k.group.Has(l.member) || k.joinedIn[l.member] < k.group.Generation())
+}
 
 // claim is what stands beside a position. Each take-over has a number.
 type claim struct {
@@ -212,6 +216,9 @@ func (k *kafka) anybody(id string) string {
 
 func (k *kafka) hear(answers []groupmodel.Answer) {
 	for _, a := range answers {
+		if a.Code == groupmodel.OK && a.Member != "" {
+			k.joinedIn[a.Member] = a.Generation
+		}
 		do := k.waiting[a.To]
 		delete(k.waiting, a.To)
 		do(a)

@@ -25,6 +25,7 @@ type member struct {
 	failures int
 	next     time.Duration // of the next heartbeat
 	synced   int32
+	joinedIn int32 // generation of the last JoinGroup that was answered
 	leaving  func()
 	quit     time.Duration // leaving is given up then
 
@@ -34,6 +35,7 @@ type member struct {
 	suspect      bool
 	between      bool
 	draining     bool
+	differs      bool // from what its predecessor has declared
 	id           identity
 	owned        map[session.TaskID]*owned
 	claimed      []session.TaskID
@@ -67,7 +69,7 @@ type owned struct {
 const never = -time.Hour
 
 func newMember(s *sidecar) *member {
-	m := &member{s: s, w: s.w, synced: -1, follow: never, confirmed: never, owned: map[session.TaskID]*owned{}}
+	m := &member{s: s, w: s.w, synced: -1, joinedIn: -1, follow: never, confirmed: never, owned: map[session.TaskID]*owned{}}
 	m.id = identity{generation: -1, life: m.newLife()}
 	return m
 }
@@ -164,11 +166,23 @@ func (m *member) join() {
 			m.obey(a.Code, onJoin)
 		default:
 			m.failures = 0
+			if m.missed(a.Generation) {
+				m.lose("generations were made without us", false)
+				return
+			}
 			m.id.member = a.Member
 			m.id.life.member = a.Member
 			m.sync(a)
 		}
 	})
+}
+
+// missed tells that a generation was made without us, and notes that we have joined this one. Only a static
+// member can miss one and still be answered.
+func (m *member) missed(generation int32) bool {
+	last := m.joinedIn
+	m.joinedIn = generation
+	return m.s.p.instance != "" && m.synced >= 0 && last >= 0 && generation > last+1
 }
 
 // build makes a JoinGroup: the subscription and the claims of this moment.
@@ -197,12 +211,16 @@ func (m *member) build() *groupmodel.JoinGroup {
 	}
 	m.joined = m.want
 	m.follow, m.urgent = never, false
+	// A static member that comes back gets its old share, whatever it declares: it has to join once more.
+	p := m.s.p
+	m.differs = m.synced < 0 && p.instance != "" && p.joined >= 0 && p.joined != p.worker.declares
+	p.joined = p.worker.declares
 	metadata, err := assignor.EncodeSubscription(s)
 	if err != nil {
 		m.w.fail("%s: %v", m.s.name, err)
 	}
 	return &groupmodel.JoinGroup{
-		Member: m.id.member, Session: sessionTimeout, Rebalance: rebalanceTimeout, Metadata: string(metadata), KnowsSkip: true,
+		Member: m.id.member, Instance: m.s.p.instance, Session: sessionTimeout, Rebalance: rebalanceTimeout, Metadata: string(metadata), KnowsSkip: true,
 	}
 }
 
@@ -211,7 +229,7 @@ func (m *member) sync(joined groupmodel.Answer) {
 	if m.w.opt.Record {
 		m.w.note("%s: joined generation %d, led by %s", m.s.name, joined.Generation, joined.Leader)
 	}
-	req := groupmodel.SyncGroup{Member: joined.Member, Generation: joined.Generation}
+	req := groupmodel.SyncGroup{Member: joined.Member, Instance: m.s.p.instance, Generation: joined.Generation}
 	if joined.Leader != joined.Member || joined.Skip || len(joined.Members) == 0 {
 		m.sendSync(joined, req)
 		return
@@ -245,8 +263,12 @@ func (m *member) sendSync(joined groupmodel.Answer, req groupmodel.SyncGroup) {
 		m.request = nil // a JoinGroup from here on is a new one
 		switch {
 		case !ok:
+			m.joinedIn = m.synced
 			m.again()
 		case a.Code != groupmodel.OK:
+			if a.Code != groupmodel.Rebalancing { // another coordinator has not heard of this generation
+				m.joinedIn = m.synced
+			}
 			m.obey(a.Code, onSync)
 		default:
 			m.confirmed = max(m.confirmed, asked)

@@ -18,6 +18,7 @@ const (
 	ruleNewID
 	ruleLost
 	ruleRebalancing
+	ruleFatal
 )
 
 type request uint8
@@ -37,6 +38,7 @@ var rules = map[int16][4]rule{
 	groupmodel.IllegalGeneration:  {ruleRejoin, ruleRejoin, ruleLost, ruleRebalancing},
 	groupmodel.UnknownMember:      {ruleNewID, ruleNewID, ruleNewID, ruleLost},
 	groupmodel.Rebalancing:        {ruleRejoin, ruleRejoin, ruleRejoin, ruleRebalancing},
+	groupmodel.FencedInstance:     {ruleFatal, ruleFatal, ruleFatal, ruleLost},
 	groupmodel.UnstableOffset:     {ruleRetry, ruleRetry, ruleRetry, ruleRetry},
 }
 
@@ -66,6 +68,8 @@ func (m *member) obey(code int16, on request) {
 		m.kick()
 	case ruleNewID:
 		m.lose(fmt.Sprintf("code %d", code), true)
+	case ruleFatal:
+		m.w.fail("%s: code %d, and nobody else has its name", m.s.name, code)
 	case ruleLost:
 		m.lose(fmt.Sprintf("code %d", code), false)
 	}
@@ -100,7 +104,7 @@ func (m *member) leave() {
 		m.left(true)
 		return
 	}
-	m.send(groupmodel.LeaveGroup{Member: m.id.member}, shortLimit, func(a groupmodel.Answer, ok bool) {
+	m.send(groupmodel.LeaveGroup{Member: m.id.member, Instance: m.s.p.instance}, shortLimit, func(a groupmodel.Answer, ok bool) {
 		retry := !ok || a.Code == groupmodel.CoordinatorLoading || a.Code == groupmodel.CoordinatorAway || a.Code == groupmodel.NotCoordinator
 		if retry && m.w.now < m.quit {
 			m.node = 0

@@ -109,10 +109,16 @@ func (p *pair) shadows(t *truth) bool {
 	return true
 }
 
-// checkRest: at rest it stays so.
-func (w *World) checkRest() {
-	w.pass(w.now+2*time.Second, nil)
-	if why := w.unrest(); why != "" {
-		w.fail("the group was at rest, and is not any more: %s", why)
+// rest waits until everything has come to rest, and stays so for a while.
+//
+// INVARIANT: when the faults have ended, that is within settleWithin.
+func (w *World) rest() {
+	for until := w.now + settleWithin; ; {
+		if !w.pass(until, w.polled(w.settled)) {
+			w.fail("the group does not come to rest within %s: %s", settleWithin, w.unrest())
+		}
+		if w.pass(w.now+2*time.Second, nil); w.settled() {
+			return
+		}
 	}
 }

@@ -37,11 +37,14 @@ func (m *member) settle(joined groupmodel.Answer, plan string) {
 			}
 		}
 	}
-	m.w.kafka.planned(joined.Generation, joined.Member, ev.Active)
+	m.w.kafka.planned(joined.Generation, cmp.Or(m.s.p.instance, joined.Member), ev.Active)
 	if m.w.opt.Record {
 		m.w.note("%s: assigned in generation %d: active %v, standby %v", m.s.name, ev.Generation, ev.Active, ev.Standby)
 	}
 	m.adopt(ev.Active)
+	if m.differs {
+		m.differs, m.follow, m.urgent = false, m.w.now, true
+	}
 	m.request, m.failures = nil, 0
 	m.synced, m.phase = joined.Generation, stable
 	m.next = m.w.now + heartbeatEvery
@@ -123,7 +126,7 @@ func (m *member) beat() {
 func (m *member) fresh() bool { return m.w.now-m.confirmed < sessionTimeout/2 }
 
 func (m *member) heartbeat(id identity) groupmodel.Heartbeat {
-	return groupmodel.Heartbeat{Member: id.member, Generation: id.generation}
+	return groupmodel.Heartbeat{Member: id.member, Instance: m.s.p.instance, Generation: id.generation}
 }
 
 const releaseLinger = 100 * time.Millisecond

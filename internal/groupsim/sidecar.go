@@ -10,16 +10,21 @@ import (
 
 // pair is a sidecar and its worker.
 type pair struct {
-	w       *World
-	name    string
-	sidecar *sidecar
-	worker  *worker
-	drained bool // it was told to
-	gone    bool // and has: neither comes back
+	w        *World
+	name     string
+	sidecar  *sidecar
+	worker   *worker
+	instance string // of a static member
+	joined   int    // what the member that joined last has declared; -1: none has
+	drained  bool   // it was told to
+	gone     bool   // and has: neither comes back
 }
 
 func (w *World) addPair() *pair {
-	p := &pair{w: w, name: fmt.Sprint(len(w.pairs))}
+	p := &pair{w: w, name: fmt.Sprint(len(w.pairs)), joined: -1}
+	if w.static {
+		p.instance = "static-" + p.name
+	}
 	p.sidecar = &sidecar{p: p, w: w, name: "sidecar-" + p.name}
 	p.worker = &worker{p: p, w: w, name: "worker-" + p.name, disk: map[storeKey]*store{}, inMemory: w.chance(0.25)}
 	w.pairs = append(w.pairs, p)

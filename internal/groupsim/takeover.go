@@ -97,7 +97,7 @@ func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.
 				m.w.takeOvers++
 				c := claim{by: who.life, takeOver: m.w.takeOvers, tables: tables}
 				step(groupmodel.OffsetCommit{
-					Member: who.member, Generation: who.generation,
+					Member: who.member, Instance: m.s.p.instance, Generation: who.generation,
 					Offsets: map[groupmodel.Partition]groupmodel.Offset{truth.source: {At: position, Metadata: c.text()}},
 				}, func(groupmodel.Answer) { m.captured(id, t, who, c, position, done) })
 			})
@@ -153,7 +153,7 @@ func (m *member) checkGeneration(who identity, done func(session.Outcome)) {
 			done(m.standing(who, code))
 			return
 		}
-		m.ask(0, alive(groupmodel.SyncGroup{Member: who.member, Generation: who.generation}), func(code int16) {
+		m.ask(0, alive(groupmodel.SyncGroup{Member: who.member, Instance: m.s.p.instance, Generation: who.generation}), func(code int16) {
 			done(m.standing(who, code))
 		})
 	})
@@ -207,7 +207,7 @@ func (m *member) commit(id session.TaskID, next map[string]int64, released bool,
 			return nil, false
 		}
 		return groupmodel.OffsetCommit{ // the generation is that of the moment of sending
-			Member: m.id.member, Generation: m.id.generation,
+			Member: m.id.member, Instance: m.s.p.instance, Generation: m.id.generation,
 			Offsets: map[groupmodel.Partition]groupmodel.Offset{truth.source: {At: position, Metadata: c.text()}},
 		}, true
 	}, func(outcome session.Outcome, _ groupmodel.Answer) {
