@@ -1,7 +1,6 @@
 package session
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +18,6 @@ type handReplay struct {
 	e    StartRestore
 	gate *gate.Gate
 
-	mu      sync.Mutex
 	stopped bool
 	finish  int64
 	records int64
