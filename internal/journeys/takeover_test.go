@@ -21,63 +21,67 @@ const (
 
 var quick = []string{"--worker-grace", grace.String(), "--session-timeout", timeout.String(), "--heartbeat-interval", "300ms"}
 
-// takenOver waits until others have records of these partitions after the moment; it checks how long that
-// took and that nothing but what a copy lacked was replayed.
+// takenOver waits until others go on with these partitions after the moment. It checks how long that took,
+// and that no more was replayed than what the copy lacked then.
 func (g *gang) takenOver(at time.Time, within time.Duration, partitions []int64, others ...string) {
 	g.t.Helper()
-	longest, replayed := time.Duration(0), int64(0)
+	longest, replayed, lacked := time.Duration(0), 0, 0
 	for _, p := range partitions {
-		took, records := g.firstAfter(at, p, others)
-		longest, replayed = max(longest, took), replayed+records
+		name, took := g.firstAfter(at, p, others)
+		longest = max(longest, took)
 		if took > within {
 			g.t.Errorf("partition %d was without an owner for %v, more than %v", p, took, within)
 		}
+		again, most := g.replayed(name, p, at)
+		if again > most {
+			g.t.Errorf("%d records of partition %d were replayed at %s, whose copy lacked %d", again, p, name, most)
+		}
+		replayed, lacked = replayed+again, lacked+most
 	}
-	g.t.Logf("%d tasks taken over, the last after %v; %d records replayed", len(partitions), longest.Round(time.Millisecond), replayed)
+	g.t.Logf("%d tasks taken over, the last after %v; %d records replayed, the copies lacked %d",
+		len(partitions), longest.Round(time.Millisecond), replayed, lacked)
 }
 
 // firstAfter waits for the first commit of a partition by one of these pairs after the moment.
-func (g *gang) firstAfter(at time.Time, partition int64, pairs []string) (took time.Duration, replayed int64) {
+func (g *gang) firstAfter(at time.Time, partition int64, pairs []string) (name string, took time.Duration) {
 	g.t.Helper()
-	task := fmt.Sprintf("job/%d", partition)
-	until(g.t, fmt.Sprintf("one of %v goes on with %s", pairs, task), func() bool {
-		for _, name := range pairs {
+	until(g.t, fmt.Sprintf("one of %v goes on with partition %d", pairs, partition), func() bool {
+		for _, name = range pairs {
 			for _, e := range g.workers[name].since(0, func(e entry) bool {
 				return e.is("commit", "ok", true) && e.num("partition") == partition && e.at().After(at)
 			}) {
 				took = e.at().Sub(at)
-				replayed = g.replayed(name, task, at)
 				return true
 			}
 		}
 		return false
 	})
-	return took, replayed
+	return name, took
 }
 
-// replayed is how many records the pair's worker was given to make its table whole. It fails when the
-// whole table was read although there was a copy.
-func (g *gang) replayed(name, task string, at time.Time) int64 {
+// replayed is how many records of the changelog the pair's worker applied from the moment on until it had
+// the task, and how many its copy lacked at the moment: those from its position on that are older than its
+// own first one.
+func (g *gang) replayed(name string, partition int64, at time.Time) (records, lacked int) {
 	g.t.Helper()
-	after := func(e entry) bool { return e.str("task") == task && e.at().After(at) }
-	if cold := g.workers[name].since(0, func(e entry) bool { return e.is("whole") && after(e) }); len(cold) > 0 {
-		g.t.Errorf("%s went cold to %s: %d records replayed", task, name, cold[0].num("records"))
-		return cold[0].num("records")
+	task, position := fmt.Sprintf("job/%d", partition), int64(0)
+	began := g.workers[name].since(0, func(e entry) bool { return e.is("active") && e.str("task") == task && e.at().After(at) })
+	if len(began) == 0 {
+		g.t.Fatalf("%s works on %s and never had it", name, task)
 	}
-	told := g.pairs[name].since(0, func(e entry) bool { return e.is("task promoted") && e.str("task") == task })
-	if len(told) == 0 {
-		return 0
+	for _, e := range g.workers[name].since(0, func(e entry) bool { return e.is("copied") && e.str("task") == task }) {
+		if !e.at().After(at) {
+			position = max(position, e.num("next"))
+		} else if e.at().Before(began[0].at()) {
+			records += int(e.num("records"))
+		}
 	}
-	return told[len(told)-1].num("replayed")
-}
-
-// lags is what the copies of these partitions lack at most just now, at any of these pairs.
-func (g *gang) lags(pairs ...string) (most float64) {
-	g.t.Helper()
-	for _, name := range pairs {
-		most = max(most, g.pairs[name].metric("pillion_standby_lag"))
+	for _, r := range kafkatest.ReadAll(g.t, g.addrs, g.changelog(), true) {
+		if int64(r.Partition) == partition && r.Offset >= position && r.Timestamp.Before(began[0].at()) {
+			lacked++
+		}
 	}
-	return most
+	return records, lacked
 }
 
 // A worker is killed and does not come back. A sidecar that has started it hands over at once; one that
@@ -85,7 +89,7 @@ func (g *gang) lags(pairs ...string) (most float64) {
 func TestWorkerDiesForGood(t *testing.T) {
 	for name, within := range map[string]time.Duration{"pair": slack, "apart": grace + slack} {
 		t.Run(name, func(t *testing.T) {
-					workerDiesForGood(t, name == "apart", within)
+			workerDiesForGood(t, name == "apart", within)
 		})
 	}
 }

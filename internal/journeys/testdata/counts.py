@@ -71,6 +71,7 @@ async def main() -> None:
                         )  # fmt: skip
                     case pillion.Restore(task, batch):
                         restored[task.name] += len(batch)
+                        say("copied", task=task.name, next=batch.next_offset, records=len(batch))
                         point("restore")
                     case pillion.Restored(task):
                         say("whole", task=task.name, records=restored[task.name])
