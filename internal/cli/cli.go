@@ -165,5 +165,5 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 		printConfig(p.stdout, o)
 		return nil, errHelp
 	}
-	return o, o.check(o.given)
+	return o, o.check()
 }

@@ -112,6 +112,7 @@ func (p *groupPort) newMember(group string) (*groupclient.Group, error) {
 		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval,
 		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
 		Guarantee: s.ProcessingGuarantee, Replicas: replicas, Copies: p.copies,
+		MaxWarmups: s.MaxWarmupReplicas, AcceptableLag: int64(s.AcceptableRecoveryLag),
 		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
 	}, seen{groupEvents{p.post}, p.locator})
 }

@@ -122,18 +122,12 @@ func yamlText(v any) string {
 }
 
 // check refuses combinations that cannot work, and settings whose feature is not built yet.
-func (s *Settings) check(given map[string]string) error {
+func (s *Settings) check() error {
 	if len(s.BootstrapServers) == 0 {
 		return usagef("bootstrap_servers is missing: say where Kafka is with --bootstrap-servers host:port or PILLION_BOOTSTRAP_SERVERS")
 	}
 	if s.ProcessingGuarantee == "exactly_once" {
 		return usagef("processing_guarantee exactly_once is not built yet: use at_least_once")
-	}
-	if s.MaxWarmupReplicas > 0 {
-		return usagef("max_warmup_replicas (%s) belongs to copies that warm up before a task moves to them, which are not built yet: leave it out", given["max_warmup_replicas"])
-	}
-	if s.AcceptableRecoveryLag != "" {
-		return usagef("acceptable_recovery_lag (%s) belongs to copies that warm up before a task moves to them, which are not built yet: leave it out", given["acceptable_recovery_lag"])
 	}
 	if s.RevokeTimeout < time.Millisecond {
 		return usagef("revoke_timeout is %v, must be at least 1ms", s.RevokeTimeout)

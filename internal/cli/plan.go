@@ -20,8 +20,10 @@ const planUsage = `pillion plan [--input FILE] [--next] [--json]
                   "tables": [{"name": "t", "changelog": "orders-log"}],
                   "active": {"orders": [0, 1]}, "standby": {"orders-log": [2]}}, ...]}
 
-    Optional: of the group capacity (most actives of one set on a member); of a member sets in place of
-    sources and tables, globals, rack, draining, no_standby.
+    Optional: of the group capacity (most actives of one set on a member), warmups (copies made at once so
+    that a task that is to move is warm there; 0: it moves cold) and acceptable_lag (records that a warm
+    copy may be behind); of a member sets in place of sources and tables, globals, rack, draining,
+    no_standby, lags (of its standbys, in their order: {"orders-log": [120]}).
 `
 
 // planCommand is `pillion plan`. Bad input is one sentence and exit code 2.

@@ -24,7 +24,7 @@ type Settings struct {
 
 	NumStandbyReplicas    int
 	MaxWarmupReplicas     int
-	AcceptableRecoveryLag string
+	AcceptableRecoveryLag int
 
 	WorkerGrace        time.Duration
 	MaxProcessing      time.Duration
@@ -76,8 +76,8 @@ var settings = []setting{
 	boolean("accept_state_loss", "open tasks although a changelog is missing or was created anew", func(s *Settings) *bool { return &s.AcceptStateLoss }),
 	text("rack", "", "rack or zone of this sidecar", func(s *Settings) *string { return &s.Rack }),
 	integer("num_standby_replicas", "0", "warm copies of each task", func(s *Settings) *int { return &s.NumStandbyReplicas }),
-	integer("max_warmup_replicas", "0", "copies that warm up at once", func(s *Settings) *int { return &s.MaxWarmupReplicas }),
-	text("acceptable_recovery_lag", "", "lag below which a copy counts as warm", func(s *Settings) *string { return &s.AcceptableRecoveryLag }),
+	integer("max_warmup_replicas", "2", "copies made at once so that a task that is to move is warm there; 0: tasks move cold", func(s *Settings) *int { return &s.MaxWarmupReplicas }),
+	integer("acceptable_recovery_lag", "10000", "records that a warm copy may be behind", func(s *Settings) *int { return &s.AcceptableRecoveryLag }),
 	duration("worker_grace", "10s", "how long a worker may be gone before the group is left", func(s *Settings) *time.Duration { return &s.WorkerGrace }),
 	duration("max_processing", "5m", "how long a worker may make no progress while it owes some; 0: no limit", func(s *Settings) *time.Duration { return &s.MaxProcessing }),
 	duration("session_timeout", "10s", "how long the broker waits for a heartbeat of this sidecar", func(s *Settings) *time.Duration { return &s.SessionTimeout }),

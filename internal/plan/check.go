@@ -16,6 +16,12 @@ func (q Request) check() error {
 	if q.Capacity < 0 {
 		return fmt.Errorf("capacity is %d: leave it out, or give a number above 0", q.Capacity)
 	}
+	if q.Warmups < 0 {
+		return fmt.Errorf("warmups is %d: 0 (tasks move cold) or more are possible", q.Warmups)
+	}
+	if q.AcceptableLag < 0 {
+		return fmt.Errorf("acceptable_lag is %d: 0 or more are possible", q.AcceptableLag)
+	}
 	for _, topic := range slices.Sorted(maps.Keys(q.Topics)) {
 		switch n := q.Topics[topic]; {
 		case topic == "":
@@ -71,6 +77,13 @@ func (q Request) checkMember(m Member) error {
 	}
 	if err := q.checkHeld("active", m.Active, m); err != nil {
 		return err
+	}
+	for _, topic := range slices.Sorted(maps.Keys(m.Lags)) {
+		if lags := m.Lags[topic]; len(lags) != len(m.Standby[topic]) {
+			return fmt.Errorf("lags: %q has %d, and standby has %d partitions of it: give one for each, or none", topic, len(lags), len(m.Standby[topic]))
+		} else if i := slices.IndexFunc(lags, func(lag int64) bool { return lag < -1 }); i >= 0 {
+			return fmt.Errorf("lags: %q has %d: -1 (not known) or more are possible", topic, lags[i])
+		}
 	}
 	return q.checkHeld("standby", m.Standby, m)
 }

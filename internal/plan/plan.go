@@ -33,7 +33,9 @@ func (q Request) Plan(next bool) (Result, error) {
 
 // input is the request in the assignor's words.
 func (q Request) input() (assignor.Input, error) {
-	in := assignor.Input{Counts: map[string]int32{}, Options: assignor.Options{Replicas: q.Replicas, Capacity: q.Capacity}}
+	in := assignor.Input{Counts: map[string]int32{}, Options: assignor.Options{
+		Replicas: q.Replicas, Capacity: q.Capacity, MaxWarmups: q.Warmups, AcceptableLag: q.AcceptableLag,
+	}}
 	for topic, n := range q.Topics {
 		in.Counts[topic] = *n
 	}
@@ -59,7 +61,7 @@ func (q Request) input() (assignor.Input, error) {
 		member.Owned = held(m.Active, member.Sets)
 		for _, t := range held(m.Standby, member.Sets) {
 			if !slices.Contains(member.Owned, t) {
-				member.Copies = append(member.Copies, assignor.Copy{Task: t})
+				member.Copies = append(member.Copies, assignor.Copy{Task: t, Lag: m.lag(t, member.Sets)})
 			}
 		}
 		in.Members = append(in.Members, member)
@@ -112,6 +114,23 @@ func held(lists map[string][]int32, sets []assignor.Set) []assignor.Task {
 	return slices.SortedFunc(maps.Keys(named), func(a, b assignor.Task) int {
 		return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Partition, b.Partition))
 	})
+}
+
+// lag is that of the table that is furthest behind; one that is not known is further than any other.
+func (m Member) lag(t assignor.Task, sets []assignor.Set) (most int64) {
+	for _, set := range sets {
+		if set.Key() != t.Set {
+			continue
+		}
+		for _, topic := range slices.Concat(set.Sources, changelogs(set)) {
+			for i, lag := range m.Lags[topic] {
+				if m.Standby[topic][i] == t.Partition && uint64(lag) > uint64(most) {
+					most = lag
+				}
+			}
+		}
+	}
+	return most
 }
 
 // changelogs are the topics that a standby of a set follows and that no other set has.

@@ -12,14 +12,19 @@ import (
 // Request describes a group. Topics have the partition counts that Kafka would tell; a source that is
 // not among them is one that does not exist.
 type Request struct {
-	Replicas int               `json:"replicas"` // standbys of each task
-	Capacity int32             `json:"capacity"` // most actives of one set on one member; 0: an equal share
-	Topics   map[string]*int32 `json:"topics"`
-	Members  []Member          `json:"members"`
+	Replicas int   `json:"replicas"` // standbys of each task
+	Capacity int32 `json:"capacity"` // most actives of one set on one member; 0: an equal share
+	// Copies made at once so that a task that is to move is warm there; 0: tasks move cold. And the records
+	// that a warm copy may be behind.
+	Warmups       int               `json:"warmups"`
+	AcceptableLag int64             `json:"acceptable_lag"`
+	Topics        map[string]*int32 `json:"topics"`
+	Members       []Member          `json:"members"`
 }
 
 // Member declares sets, or flat sources and tables. Active and Standby are what it holds, by source
-// topic or changelog.
+// topic or changelog. Lags are, in the order of Standby, how many records its copies are behind, by
+// changelog; -1: not known. A copy without one is not behind.
 type Member struct {
 	ID         string             `json:"id"`
 	Instance   string             `json:"instance"`
@@ -34,6 +39,7 @@ type Member struct {
 	Globals    []Global           `json:"globals"`
 	Active     map[string][]int32 `json:"active"`
 	Standby    map[string][]int32 `json:"standby"`
+	Lags       map[string][]int64 `json:"lags"`
 }
 
 // Set is as in a worker's hello.

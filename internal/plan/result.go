@@ -17,6 +17,7 @@ type Result struct {
 	Moves    Moves            `json:"moves"`
 	Warnings []string         `json:"warnings"`
 	Waiting  []Wait           `json:"waiting,omitempty"`
+	Warming  []Warmup         `json:"warming,omitempty"`
 
 	next bool
 	in   assignor.Input
@@ -55,6 +56,15 @@ type Wait struct {
 	Table     string `json:"table,omitempty"`
 }
 
+// Warmup is a task that stays where it is warm until its next owner has a copy; see assignor.Warmup.
+type Warmup struct {
+	Set       string `json:"set"`
+	Partition int32  `json:"partition"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Later     bool   `json:"later,omitempty"`
+}
+
 func newResult(in assignor.Input, p assignor.Plan, next bool) Result {
 	moves := assignor.MovesOf(in, p)
 	r := Result{
@@ -79,6 +89,9 @@ func newResult(in assignor.Input, p assignor.Plan, next bool) Result {
 	}
 	for _, w := range p.Waiting {
 		r.Waiting = append(r.Waiting, Wait{w.Task.Set, w.Task.Partition, w.For, w.To, w.Source, w.Table})
+	}
+	for _, w := range p.Warming {
+		r.Warming = append(r.Warming, Warmup{w.Task.Set, w.Task.Partition, w.From, w.To, w.Later})
 	}
 	return r
 }
@@ -106,6 +119,9 @@ func (r Result) JSON(w io.Writer) error {
 	fmt.Fprintf(&text, "\n },\n \"moves\": %s,\n \"warnings\": %s", inline(r.Moves), inline(r.Warnings))
 	if len(r.Waiting) > 0 {
 		fmt.Fprintf(&text, ",\n \"waiting\": %s", inline(r.Waiting))
+	}
+	if len(r.Warming) > 0 {
+		fmt.Fprintf(&text, ",\n \"warming\": %s", inline(r.Warming))
 	}
 	text.WriteString("\n}\n")
 	_, err := text.WriteTo(w)

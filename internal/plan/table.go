@@ -32,7 +32,7 @@ func (r Result) Table(w io.Writer) error {
 	}
 	text := columns(rows)
 	text += "\n" + r.summary() + "\n"
-	for _, line := range r.waits() {
+	for _, line := range append(r.waits(), r.warms()...) {
 		text += line + "\n"
 	}
 	for _, warning := range r.Warnings {
@@ -140,6 +140,27 @@ func (r Result) waits() []string {
 			lines = append(lines, fmt.Sprintf("waits: %s stays with %s until somebody else can have it", where, key.For))
 		default:
 			lines = append(lines, fmt.Sprintf("waits: %s goes to %s once %s has let go", where, key.To, key.For))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// warms are the sentences of tasks that stay where they are warm.
+func (r Result) warms() []string {
+	partitions := map[Warmup][]int32{}
+	for _, w := range r.Warming {
+		key := w
+		key.Partition = 0
+		partitions[key] = append(partitions[key], w.Partition)
+	}
+	var lines []string
+	for key, list := range partitions {
+		where := key.Set + " " + ranges(list)
+		if key.Later {
+			lines = append(lines, fmt.Sprintf("waits: %s warms up at %s later, when fewer copies are being made; until then with %s", where, key.To, key.From))
+		} else {
+			lines = append(lines, fmt.Sprintf("warms up: %s at %s, until then with %s", where, key.To, key.From))
 		}
 	}
 	slices.Sort(lines)
