@@ -46,7 +46,7 @@ func ranges(n int, run func(seed uint64, rnd *rand.Rand, p, r, members int)) {
 
 // Scenario 1: a fresh group.
 func TestFaustFresh(t *testing.T) {
-	ranges(200, func(seed uint64, _ *rand.Rand, p, r, members int) {
+	ranges(101, func(seed uint64, _ *rand.Rand, p, r, members int) {
 		w := faust(p, members, r)
 		checkPlan(t, seed, w.in, target(w.in))
 	})
@@ -55,7 +55,7 @@ func TestFaustFresh(t *testing.T) {
 // Scenario 2: 1 to 16 join. No old member gets an active that it did not have, with replicas or without;
 // and where there are partitions enough nobody is idle, with replicas or without.
 func TestFaustGrowth(t *testing.T) {
-	ranges(200, func(seed uint64, rnd *rand.Rand, p, r, members int) {
+	ranges(101, func(seed uint64, rnd *rand.Rand, p, r, members int) {
 		w := faust(p, members, r)
 		before := target(w.in)
 		w.settle(before, 1)
@@ -90,7 +90,7 @@ func noneIdle(t *testing.T, seed uint64, in Input, p Plan) {
 
 // Scenario 3: some leave. The others keep what they have, and get only what those had.
 func TestFaustShrink(t *testing.T) {
-	ranges(200, func(seed uint64, rnd *rand.Rand, p, r, members int) {
+	ranges(101, func(seed uint64, rnd *rand.Rand, p, r, members int) {
 		w := faust(p, members, r)
 		before := target(w.in)
 		w.settle(before, 1)
@@ -112,7 +112,7 @@ func TestFaustShrink(t *testing.T) {
 
 // Scenario 4: it comes to an end, whatever is claimed.
 func TestFaustTerminates(t *testing.T) {
-	ranges(200, func(seed uint64, rnd *rand.Rand, p, r, members int) {
+	ranges(101, func(seed uint64, rnd *rand.Rand, p, r, members int) {
 		w := faust(p, members, r)
 		for i := range w.in.Members {
 			m := &w.in.Members[i]

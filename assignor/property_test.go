@@ -77,7 +77,7 @@ func checkPlan(t testing.TB, seed uint64, in Input, p Plan) {
 }
 
 func TestWideFreshPlansAndFixedPoints(t *testing.T) {
-	wide(300, func(seed uint64, w *world) {
+	wide(150, func(seed uint64, w *world) {
 		p := target(w.in)
 		checkPlan(t, seed, w.in, p)
 		w.settle(p, 1)
@@ -91,7 +91,7 @@ func TestWideFreshPlansAndFixedPoints(t *testing.T) {
 }
 
 func TestWideGarbledClaims(t *testing.T) {
-	wide(300, func(seed uint64, w *world) {
+	wide(150, func(seed uint64, w *world) {
 		w.garble()
 		p := target(w.in)
 		checkPlan(t, seed, w.in, p)
@@ -107,7 +107,7 @@ func TestWideGarbledClaims(t *testing.T) {
 // With one set: growing gives no old member anything new, shrinking moves only orphans, and what is
 // found can be found again.
 func TestWideGrowthAndShrink(t *testing.T) {
-	wide(300, func(seed uint64, w *world) {
+	wide(150, func(seed uint64, w *world) {
 		sets := w.in.Members[0].Sets[:1]
 		for i := range w.in.Members {
 			w.in.Members[i].Sets = sets
@@ -140,7 +140,7 @@ func TestWideGrowthAndShrink(t *testing.T) {
 
 // An orphan does not go cold while one of its standbys was given a task that it had nothing of.
 func TestNoOrphanGoesColdWhileItsStandbyHasRoom(t *testing.T) {
-	wide(300, func(seed uint64, w *world) {
+	wide(150, func(seed uint64, w *world) {
 		before := target(w.in)
 		w.settle(before, 1)
 		for range w.rnd.IntN(len(w.in.Members)) {

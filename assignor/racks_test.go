@@ -35,7 +35,7 @@ func pairsOnARack(in Input, p Plan) (pairs int) {
 // With as many members on each rack, and racks enough, no two copies of a task share one. With several
 // sets evenness over all of them goes first, and may leave a pair or two.
 func TestCopiesAreOnDifferentRacks(t *testing.T) {
-	each(cases, func(seed uint64, w *world) {
+	each(cases/4, func(seed uint64, w *world) {
 		racks := w.in.Options.Replicas + 1 + w.rnd.IntN(2)
 		size := 1 + w.rnd.IntN(3)
 		for len(w.in.Members) < racks*size {
@@ -63,7 +63,7 @@ func TestCopiesAreOnDifferentRacks(t *testing.T) {
 
 // Racks never cost evenness, and members without one are as good as any.
 func TestRacksAreAWish(t *testing.T) {
-	each(cases, func(seed uint64, w *world) {
+	each(cases/4, func(seed uint64, w *world) {
 		for i := range w.in.Members {
 			if w.rnd.IntN(3) > 0 {
 				w.in.Members[i].Rack = fmt.Sprint(w.rnd.IntN(3))
