@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pillion/pillion/assignor"
@@ -96,11 +97,17 @@ func (g *Group) replicas() int {
 }
 
 // sayOnce logs what is odd with a plan and what waits: when it begins and when it is over, not in each
-// generation.
+// generation. A leader that is about to leave says it quietly: when a whole group ends, everything waits.
 func (g *Group) sayOnce(generation int32, warnings []string) {
+	g.mu.Lock()
+	level := hclog.Warn
+	if g.draining {
+		level = hclog.Info
+	}
+	g.mu.Unlock()
 	for _, w := range warnings {
 		if !slices.Contains(g.said, w) {
-			g.log.Warn(w, "generation", generation)
+			g.log.Log(level, w, "generation", generation)
 		}
 	}
 	for _, w := range g.said {

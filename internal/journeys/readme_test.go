@@ -36,6 +36,7 @@ var commands = map[string]func(r *reader, command string){
 	"bin/pillion " + conformance:             (*reader).conformance,
 	"bin/pillion dev -- " + wordcount:        (*reader).dev,
 	"bin/pillion run " + onKafka + wordcount: (*reader).onKafka,
+	"bin/pillion run --workers 3 --num-standby-replicas 1 " + onKafka + wordcount: (*reader).three,
 }
 
 const (
@@ -331,6 +332,27 @@ func (r *reader) onKafka(command string) {
 	}
 	p := r.start(strings.Replace(command, "localhost:9092", addrs[0], 1))
 	r.count(addrs, p)
+}
+
+// three workers of one machine, with copies, in one directory: all is in place, and Ctrl-C ends them all.
+func (r *reader) three(command string) {
+	addrs := oneBroker(r.t)
+	group := "words-of-three"
+	p := r.start(strings.NewReplacer("localhost:9092", addrs[0], "--group-id words", "--group-id "+group).Replace(command))
+	until(r.t, "three workers share the tasks and their copies", func() bool {
+		told := start(r.t, "group", nil, filepath.Join(r.dir, "bin", "pillion"), "group", "--bootstrap-servers", addrs[0], "--group-id", group)
+		return told.exit() == 0 && strings.Contains(told.tail(50), ": 3 members, 2 tasks in 1 set, 2 standbys")
+	})
+	p.signal(syscall.SIGINT)
+	if code := p.exit(); code != 0 {
+		r.t.Errorf("exit code %d", code)
+	}
+	if errors := p.since(0, func(e entry) bool { return strings.Contains(e.text, "[ERROR]") || strings.Contains(e.text, "[WARN]") }); len(errors) > 0 {
+		r.t.Errorf("it complains:\n%s", p.tail(100))
+	}
+	if err := os.RemoveAll(filepath.Join(r.dir, "state")); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // count gives the worker words, waits for its counts, and ends it with Ctrl-C.
