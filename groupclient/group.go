@@ -62,6 +62,7 @@ type Group struct {
 	warm     warming          // copies that warm up
 	synced   int32            // generation of the last sync; -1: none since the last loss
 	joinedIn int32            // generation of the last JoinGroup that was answered; -1: none
+	syncedAs string           // member id of the last sync
 
 	mu        sync.Mutex
 	want      *Prepared // nil: not asked to be a member

@@ -170,12 +170,25 @@ func (g *Group) obey(ctx context.Context, code int16, on request) {
 	case ruleBackOff:
 		g.tooLarge(ctx)
 	case ruleFenced:
+		forgotten := g.forgotten()
 		g.lose(err, true)
+		if forgotten {
+			g.again(ctx)
+			return
+		}
 		g.refuse(err)
 	default:
 		g.lose(err, true)
 		g.refuse(err)
 	}
+}
+
+// forgotten tells that FENCED_INSTANCE_ID need not mean another process: a coordinator that has moved since
+// does not know the id that we were given in a generation whose plan was not stored, and still has the one
+// that we had before.
+func (g *Group) forgotten() bool {
+	id := g.current().member
+	return g.cfg.InstanceID != "" && id != "" && id != g.syncedAs && (g.request == nil || g.request.MemberID != "")
 }
 
 // rejoin builds a new JoinGroup, still claiming what is owned.

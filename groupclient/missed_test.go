@@ -51,3 +51,23 @@ func TestAStaticMemberThatMissedAGenerationHasLostEverything(t *testing.T) {
 		}
 	})
 }
+
+// A coordinator that moves has forgotten the id that a static member was given since the last plan was stored,
+// and calls it fenced. Nobody has its name: it joins once more.
+func TestAStaticMemberWhoseIDIsForgottenJoinsOnceMore(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		b.model.set(func() { b.model.answer = once(82, kmsg.SyncGroup) })
+		m := b.start(func(c *Config) { c.InstanceID = "static" })
+		m.Join(orders(4))
+		pass(2 * time.Second)
+		if m.has("fatal") {
+			t.Fatalf("it rests: %s", m.string())
+		}
+		if a := m.last(t, "assigned").given; len(a.Active) != 4 {
+			t.Errorf("got %+v", a)
+		}
+		b.model.set(func() { b.model.answer = once(82, kmsg.Heartbeat) }) // by now another process is the only reason
+		pass(2 * time.Second)
+		m.last(t, "fatal")
+	})
+}

@@ -130,7 +130,7 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 	owned := len(g.owned)
 	g.mu.Unlock()
 	g.request, g.failures = nil, 0
-	g.synced, g.phase = joined.Generation, stable
+	g.synced, g.syncedAs, g.phase = joined.Generation, joined.MemberID, stable
 	g.next = time.Now().Add(g.cfg.HeartbeatInterval)
 	g.settleWarm(warming, given.WarmLag, leader)
 	g.over()
