@@ -22,6 +22,7 @@ import (
 type gang struct {
 	*job
 	flags   []string
+	timed   bool                // what is measured is time
 	pairs   map[string]*sidecar // by name; the latest of that name
 	workers map[string]*process // who speaks for the worker: the sidecar that started it, or itself
 	before  []*process          // those of earlier lives
@@ -61,6 +62,7 @@ func (g *gang) of(name string) *job {
 	g.t.Helper()
 	j := *g.job
 	j.place = newPlace(g.t)
+	j.place.timed = g.timed
 	if g.dirs[name] == "" {
 		g.dirs[name] = g.t.TempDir()
 	}

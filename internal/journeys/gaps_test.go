@@ -19,6 +19,7 @@ const noGap = 250 * time.Millisecond
 // Two to four pairs over four tasks, in and out, twenty times. Tasks that do not move go on.
 func TestOthersComeAndGo(t *testing.T) { // alone: what it measures is time
 	g := newGang(t, oneBroker(t), 4)
+	g.timed = true
 	stop := g.steady(1000)
 	in := []string{"a", "b"}
 	g.join(in...)

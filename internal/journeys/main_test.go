@@ -23,11 +23,17 @@ const atOnce = "4"
 // shared is what journeys that disturb nobody have in common.
 var shared struct {
 	dir   string
-	build sync.Once
-	built error
+	raced build
+	plain build
 	start sync.Once
 	kafka *kafkaproc.Kafka
 	err   error
+}
+
+// build is the binary, built once.
+type build struct {
+	once sync.Once
+	err  error
 }
 
 type suite struct{ m *testing.M }
@@ -62,18 +68,29 @@ func checkout() string {
 	return dir
 }
 
-// binary is pillion, built once, with the race detector.
+// binary is pillion with the race detector.
 func binary(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(shared.dir, "pillion")
-	shared.build.Do(func() {
-		out, err := exec.Command("go", "build", "-race", "-o", path, checkout()+"/cmd/sidecar").CombinedOutput()
-		if err != nil {
-			shared.built = fmt.Errorf("build ./cmd/sidecar: %w\n%s", err, out)
+	return shared.raced.get(t, "pillion", "-race")
+}
+
+// timedBinary is pillion as people run it: for the journeys that measure time.
+func timedBinary(t *testing.T) string {
+	t.Helper()
+	return shared.plain.get(t, "pillion-plain")
+}
+
+func (b *build) get(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(shared.dir, name)
+	b.once.Do(func() {
+		args := append([]string{"build", "-o", path}, flags...)
+		if out, err := exec.Command("go", append(args, checkout()+"/cmd/sidecar")...).CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("build ./cmd/sidecar: %w\n%s", err, out)
 		}
 	})
-	if shared.built != nil {
-		t.Fatal(shared.built)
+	if b.err != nil {
+		t.Fatal(b.err)
 	}
 	return path
 }

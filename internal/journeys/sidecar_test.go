@@ -22,7 +22,10 @@ type sidecar struct {
 }
 
 // place is where a sidecar listens; a restarted one listens there again.
-type place struct{ dir string }
+type place struct {
+	dir   string
+	timed bool // time is measured: without the race detector
+}
 
 func newPlace(t *testing.T) place {
 	t.Helper()
@@ -34,7 +37,7 @@ func newPlace(t *testing.T) place {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("a secret of the test\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return place{dir}
+	return place{dir: dir}
 }
 
 // run starts `pillion run` with these flags; after "--" comes a worker's command, which gets env.
@@ -44,8 +47,12 @@ func (at place) run(t *testing.T, addrs, env []string, flags ...string) *sidecar
 	if !slices.Contains(flags, "--workers") { // each pair listens somewhere else
 		flags = append([]string{"--listen", s.url}, flags...)
 	}
+	pillion := binary
+	if at.timed {
+		pillion = timedBinary
+	}
 	s.process = start(t, "sidecar", env, append([]string{
-		binary(t), "run", "--bootstrap-servers", strings.Join(addrs, ","), "--log-format", "json", "--log-level", "debug",
+		pillion(t), "run", "--bootstrap-servers", strings.Join(addrs, ","), "--log-format", "json", "--log-level", "debug",
 		"--ops-listen", "127.0.0.1:0", "--token-file", s.token,
 	}, flags...)...)
 	t.Cleanup(func() {

@@ -96,6 +96,7 @@ func TestWorkerDiesForGood(t *testing.T) {
 
 func workerDiesForGood(t *testing.T, apart bool, within time.Duration) {
 	g := newGang(t, oneBroker(t), 4, quick...)
+	g.timed = true
 	f := g.feed(0)
 	if apart {
 		g.joinApart("a")
@@ -124,6 +125,7 @@ func workerDiesForGood(t *testing.T, apart bool, within time.Duration) {
 // A sidecar is killed, and its worker with it: the session timeout is all that anybody waits for.
 func TestPairDies(t *testing.T) {
 	g := newGang(t, oneBroker(t), 4, quick...)
+	g.timed = true
 	f := g.feed(0)
 	g.join("a", "b", "c")
 	g.settled("a", "b", "c")
@@ -172,6 +174,7 @@ func (g *gang) inFlight(names ...string) func(kafkatest.Record) bool {
 // The leader of the group dies, with its worker.
 func TestLeaderDies(t *testing.T) {
 	g := newGang(t, oneBroker(t), 4, quick...)
+	g.timed = true
 	f := g.feed(0)
 	g.join("a", "b", "c")
 	g.settled("a", "b", "c")
@@ -210,6 +213,7 @@ func (g *gang) leader(names ...string) (leader string) {
 // Two of four die at once. Each task has one copy, which may have died with it; nothing is lost.
 func TestTwoOfFourDie(t *testing.T) {
 	g := newGang(t, oneBroker(t), 4, append([]string{"--num-standby-replicas", "2"}, quick...)...)
+	g.timed = true
 	f := g.feed(0)
 	g.join("a", "b", "c", "d")
 	until(t, "all share the tasks", func() bool { return g.metricOf("shadowing") == 8 && g.metricOf("running") == 4 })
@@ -241,6 +245,7 @@ func (g *gang) metricOf(state string) (sum float64) {
 // The sidecar alone is killed; its worker finds nobody. Others take over.
 func TestSidecarDiesAlone(t *testing.T) {
 	g := newGang(t, oneBroker(t), 4, quick...)
+	g.timed = true
 	f := g.feed(0)
 	g.join("a", "b")
 	g.settled("a", "b")
