@@ -8,7 +8,8 @@
 //
 // Flow: World has a queue of what happens next. Faults come at random: workers and sidecars crash, hang,
 // stop and come back, connections break, requests and answers are lost or late, the coordinator moves,
-// members come and drain away. Then the faults end, and everything has to come to rest.
+// members come and drain away, workers are replaced by ones that declare a table more; in some runs all members
+// are static, copies warm up before tasks move, copies are slow. Then the faults end, and everything has to come to rest.
 //
 // Checked at every step (each is named as an invariant where it is checked):
 //

@@ -23,9 +23,11 @@ type member struct {
 	nonce    uint64
 	request  *groupmodel.JoinGroup // to repeat
 	failures int
+	warm     warming       // copies that warm up
 	next     time.Duration // of the next heartbeat
 	synced   int32
 	joinedIn int32 // generation of the last JoinGroup that was answered
+	syncedAs string
 	leaving  func()
 	quit     time.Duration // leaving is given up then
 
@@ -69,7 +71,7 @@ type owned struct {
 const never = -time.Hour
 
 func newMember(s *sidecar) *member {
-	m := &member{s: s, w: s.w, synced: -1, joinedIn: -1, follow: never, confirmed: never, owned: map[session.TaskID]*owned{}}
+	m := &member{s: s, w: s.w, synced: -1, joinedIn: -1, warm: coldAgain(), follow: never, confirmed: never, owned: map[session.TaskID]*owned{}}
 	m.id = identity{generation: -1, life: m.newLife()}
 	return m
 }
@@ -279,7 +281,7 @@ func (m *member) sendSync(joined groupmodel.Answer, req groupmodel.SyncGroup) {
 
 // plan is the leader's part of a generation: the assignor, for real.
 func (m *member) plan(joined groupmodel.Answer) (map[string]string, error) {
-	in := assignor.Input{Options: assignor.Options{Replicas: m.w.replicas}, Counts: map[string]int32{}}
+	in := assignor.Input{Options: assignor.Options{Replicas: m.w.replicas, MaxWarmups: m.w.warmups, AcceptableLag: 3}, Counts: map[string]int32{}}
 	for _, j := range joined.Members {
 		s, err := assignor.DecodeSubscription([]byte(j.Metadata))
 		if err != nil {
@@ -315,8 +317,10 @@ func (m *member) plan(joined groupmodel.Answer) (map[string]string, error) {
 		}
 		plan[j.ID] = string(b)
 	}
+	m.warm.plan = next.Warming
+	m.w.tally.Warmups += len(next.Warming)
 	if m.w.opt.Record {
-		m.w.note("%s: plans generation %d: %+v, waiting %+v", m.s.name, joined.Generation, next.Members, next.Waiting)
+		m.w.note("%s: plans generation %d: %+v, waiting %+v, warming %+v", m.s.name, joined.Generation, next.Members, next.Waiting, next.Warming)
 	}
 	return plan, nil
 }

@@ -69,6 +69,10 @@ func (m *member) obey(code int16, on request) {
 	case ruleNewID:
 		m.lose(fmt.Sprintf("code %d", code), true)
 	case ruleFatal:
+		if m.id.member != "" && m.id.member != m.syncedAs { // a coordinator that has moved does not know it yet
+			m.lose("the id was forgotten", true)
+			return
+		}
 		m.w.fail("%s: code %d, and nobody else has its name", m.s.name, code)
 	case ruleLost:
 		m.lose(fmt.Sprintf("code %d", code), false)
@@ -121,7 +125,7 @@ func (m *member) left(clean bool) {
 	m.id.life.left, m.id.life.over = clean, !clean
 	m.id = identity{generation: -1, life: m.newLife()}
 	clear(m.owned)
-	m.request, m.synced, m.phase, m.leaving, m.draining = nil, -1, resting, nil, false
+	m.request, m.synced, m.phase, m.leaving, m.draining, m.warm = nil, -1, resting, nil, false, coldAgain()
 	m.w.note("%s: left the group", m.s.name)
 	done()
 	m.kick()

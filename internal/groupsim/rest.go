@@ -31,7 +31,7 @@ func (w *World) unrest() string {
 	}
 	for _, p := range w.living() {
 		m := p.sidecar.member
-		if m.phase != stable || m.id.generation != w.kafka.group.Generation() || m.follow != never || p.sidecar.machine.Status().Commits > 0 {
+		if m.phase != stable || m.id.generation != w.kafka.group.Generation() || m.follow != never || m.warm.due != never || len(m.warm.plan) > 0 || p.sidecar.machine.Status().Commits > 0 {
 			fmt.Fprintf(&b, "%s is not at rest; ", p.sidecar.name)
 		}
 	}

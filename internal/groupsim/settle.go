@@ -21,6 +21,7 @@ func (m *member) settle(joined groupmodel.Answer, plan string) {
 		m.w.fail("%s: the plan cannot be read: %v", m.s.name, err)
 	}
 	ev := session.Assigned{Generation: joined.Generation, MemberID: joined.Member}
+	var warming []session.TaskID
 	m.id.generation = joined.Generation
 	m.between = false
 	if m.want != nil {
@@ -29,6 +30,9 @@ func (m *member) settle(joined groupmodel.Answer, plan string) {
 				continue // declared since
 			}
 			active, standby := given.Own(p.Sources)
+			for _, n := range given.OwnWarming(p.Sources) {
+				warming = append(warming, session.TaskID{Set: p.Name, Partition: n})
+			}
 			for _, n := range active {
 				ev.Active = append(ev.Active, session.TaskID{Set: p.Name, Partition: n})
 			}
@@ -46,8 +50,9 @@ func (m *member) settle(joined groupmodel.Answer, plan string) {
 		m.differs, m.follow, m.urgent = false, m.w.now, true
 	}
 	m.request, m.failures = nil, 0
-	m.synced, m.phase = joined.Generation, stable
+	m.synced, m.syncedAs, m.phase = joined.Generation, joined.Member, stable
 	m.next = m.w.now + heartbeatEvery
+	m.settleWarm(warming, given.WarmLag, joined.Leader == joined.Member && !joined.Skip)
 	m.s.post(ev)
 	m.kick()
 }
@@ -87,6 +92,9 @@ func (m *member) adopt(active []session.TaskID) {
 // beat sends the next heartbeat, unless something else is due before.
 func (m *member) beat() {
 	due, wanted := m.followUp()
+	if warm, ok := m.warmDue(); ok && (!wanted || warm < due) {
+		due, wanted = warm, true
+	}
 	if wanted && due <= m.w.now {
 		m.rejoin()
 		m.kick()
@@ -103,23 +111,42 @@ func (m *member) beat() {
 		m.pause(wait)
 		return
 	}
-	asked := m.w.now
-	m.next = asked + heartbeatEvery
-	m.send(m.heartbeat(m.id), shortLimit, func(a groupmodel.Answer, ok bool) {
+	m.next = m.w.now + heartbeatEvery
+	m.sendBeat(func(code int16, ok bool) {
 		switch {
 		case !ok:
 			m.next = m.w.now
 			m.again()
-		case a.Code != groupmodel.OK:
+		case code != groupmodel.OK:
 			m.next = m.w.now
-			m.obey(a.Code, onHeartbeat)
+			m.obey(code, onHeartbeat)
 		default:
 			m.failures = 0
-			if m.fresh() {
-				m.confirmed = max(m.confirmed, asked)
-			}
+			m.lookAtCopies()
 			m.kick()
 		}
+	})
+}
+
+// sendBeat is a heartbeat. Where its 0 tells nothing, because the answers before are long ago, a SyncGroup
+// asks once more.
+func (m *member) sendBeat(done func(code int16, ok bool)) {
+	asked, who := m.w.now, m.id
+	m.send(m.heartbeat(who), shortLimit, func(a groupmodel.Answer, ok bool) {
+		if !ok || a.Code != groupmodel.OK || m.fresh() {
+			if ok && a.Code == groupmodel.OK {
+				m.confirmed = max(m.confirmed, asked)
+			}
+			done(a.Code, ok)
+			return
+		}
+		asked := m.w.now
+		m.send(groupmodel.SyncGroup{Member: who.member, Instance: m.s.p.instance, Generation: who.generation}, shortLimit, func(a groupmodel.Answer, ok bool) {
+			if ok && a.Code == groupmodel.OK {
+				m.confirmed = max(m.confirmed, asked)
+			}
+			done(a.Code, ok)
+		})
 	})
 }
 
@@ -161,7 +188,7 @@ func (m *member) lose(why string, forget bool) {
 	m.id = identity{member: id, generation: -1, life: m.newLife()}
 	m.id.life.member = id
 	clear(m.owned)
-	m.between, m.request, m.synced, m.phase = true, nil, -1, joining
+	m.between, m.request, m.synced, m.phase, m.warm = true, nil, -1, joining, coldAgain()
 	if had {
 		m.w.note("%s: membership lost: %s", m.s.name, why)
 		m.s.post(session.GroupLost{Code: "fenced", Message: why})

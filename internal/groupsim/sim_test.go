@@ -92,7 +92,7 @@ func many(n uint64, mutant Mutant) (sum Tally, failed uint64) {
 func TestMutantsAreFound(t *testing.T) {
 	for _, mutant := range Mutants {
 		t.Run(string(mutant), func(t *testing.T) {
-			const within = 500
+			const within = 1000
 			_, failed := many(within, mutant)
 			if failed == 0 {
 				t.Fatalf("not found in %d runs", within)

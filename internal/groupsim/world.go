@@ -39,7 +39,7 @@ type Outcome struct {
 
 // Tally says what a run has seen, so that a test can tell that the runs see enough.
 type Tally struct {
-	Events, Generations, Moves, Commits, Repeats, Faults, Records, Promotions, Demotions, Unreleased, Refused int
+	Events, Generations, Moves, Commits, Repeats, Faults, Records, Promotions, Demotions, Unreleased, Refused, Warmups int
 }
 
 // Add sums tallies up.
@@ -55,6 +55,7 @@ func (t *Tally) Add(o Tally) {
 	t.Demotions += o.Demotions
 	t.Unreleased += o.Unreleased
 	t.Refused += o.Refused
+	t.Warmups += o.Warmups
 }
 
 // World is one run.
@@ -74,6 +75,7 @@ type World struct {
 	takeOvers   int64
 	conns       int
 	replicas    int
+	warmups     int           // max_warmup_replicas
 	copyPause   time.Duration // between two frames of a copy, at most
 	drops       float64       // of requests or answers
 	static      bool          // all members are static ones
@@ -143,10 +145,10 @@ func Run(opt Options) (out Outcome) {
 		}
 	}()
 	w.kafka = newKafka(w)
-	w.replicas = w.rng.IntN(3)
+	w.replicas, w.warmups = w.rng.IntN(3), w.rng.IntN(3)
 	w.static = w.chance(0.2)
 	w.copyPause = []time.Duration{15 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[w.rng.IntN(3)]
-	w.drops = []float64{0, 0, 0.02, 0.1}[w.rng.IntN(4)]
+	w.drops = []float64{0, 0.02, 0.1}[w.rng.IntN(3)]
 	for range 2 + w.rng.IntN(2) {
 		w.addPair()
 	}
