@@ -257,3 +257,65 @@ func TestWarmUpsEndAtTheTarget(t *testing.T) {
 	}
 	t.Logf("at rest after %d generations at most, %.1f on average", most, float64(sum)/seeds)
 }
+
+// Whatever members declare, claim, hold and are about to do, and whatever claims in Kafka name: what a
+// generation gives out is valid, so that the leader never has to refuse its own plan.
+func TestWarmUpsOfAnyStateAreValid(t *testing.T) {
+	warming, later := 0, 0
+	for seed := range uint64(1500) {
+		rnd := rand.New(rand.NewPCG(seed, 8))
+		w := newWorld(seed, 1+rnd.IntN(6), 1+rnd.IntN(3), 1+rnd.IntN(8), rnd.IntN(5))
+		w.in.Options.MaxWarmups, w.in.Options.AcceptableLag = rnd.IntN(4), int64(rnd.IntN(300))
+		w.in.Claims = map[Task]Claim{}
+		for i, s := range w.in.Members[0].Sets {
+			w.in.Members[0].Sets[i].Tables = append(s.Tables, Table{Name: "u", Changelog: fmt.Sprintf("second-%d", i)})
+		}
+		sets := w.in.Members[0].Sets
+		for i := range w.in.Members {
+			m := &w.in.Members[i]
+			m.NoStandby, m.Draining, m.Rack = rnd.IntN(6) == 0, rnd.IntN(6) == 0, []string{"", "r1", "r2"}[rnd.IntN(3)]
+			m.Sets = nil
+			for _, s := range sets {
+				own := Set{Sources: s.Sources[:1+rnd.IntN(len(s.Sources))], Tables: s.Tables[:len(s.Tables)-rnd.IntN(2)]}
+				if rnd.IntN(8) > 0 {
+					m.Sets = append(m.Sets, own)
+				}
+			}
+		}
+		w.settle(target(w.in), 4)
+		for range rnd.IntN(4) {
+			if w.join(sets); rnd.IntN(3) == 0 {
+				w.leave()
+			}
+		}
+		if seed%2 == 0 {
+			w.garble()
+		}
+		for _, s := range sets {
+			for p := range w.in.Counts[s.Sources[0]] {
+				if rnd.IntN(2) == 0 {
+					claim := Claim{Sources: s.Sources}
+					for _, table := range s.Tables {
+						claim.Changelogs = append(claim.Changelogs, table.Changelog)
+					}
+					w.in.Claims[Task{s.Key(), p}] = claim
+				}
+			}
+		}
+		if w.in.Options.Capacity = int32(rnd.IntN(3) * rnd.IntN(8)); w.in.Options.Capacity > 0 {
+			if _, err := Target(w.in); err != nil {
+				w.in.Options.Capacity = 0
+			}
+		}
+		next := Transition(w.in, target(w.in))
+		if err := ValidateNext(w.in, next); err != nil {
+			t.Fatalf("seed %d: %v\n%+v\n%+v", seed, err, next, w.in)
+		}
+		for _, u := range next.Warming {
+			warming, later = warming+boolInt(!u.Later), later+boolInt(u.Later)
+		}
+	}
+	if warming < 500 || later < 30 {
+		t.Errorf("the cases see too little: %d warm-ups, %d later", warming, later)
+	}
+}
