@@ -1,7 +1,9 @@
 package session
 
 import (
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -149,6 +151,37 @@ func TestAnActiveThatDeliveredMoreThanIsCommittedOwesIt(t *testing.T) {
 			t.Errorf("after record %d: %v", c.next, got)
 		}
 	}
+}
+
+// INVARIANT: no record goes out between the look at what was delivered and the demotion.
+func TestRecordsWaitWhileItIsDecidedWhetherTheirTaskIsDemoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, c := byHand(t)
+		id := TaskID{Set: "s"}
+		r.machine.tasks[id] = &task{id: id, state: Running, sources: []protocol.SourceStream{{Topic: "in", Stream: 1}}}
+		r.carryOut(t.Context(), OpenStream{Conn: 1, Stream: 1, Epoch: 1})
+		send := func() error {
+			b := frame.NewBuilder(frame.Records)
+			b.Reset(1, 1, 10)
+			b.Append(10, 0, nil, nil, nil)
+			return r.lanes[1].gate.Send(t.Context(), 1, b.Finish(nil, 11, nil))
+		}
+		r.informed(member(1, []TaskID{id}, []TaskID{id}))
+		if err := send(); err != nil || len(c.frames) != 1 {
+			t.Errorf("of a task that stays the active: %v, %d frames", err, len(c.frames))
+		}
+		r.informed(member(2, nil, []TaskID{id}))
+		sent := make(chan error, 1)
+		go func() { sent <- send() }()
+		synctest.Wait()
+		if len(c.frames) != 1 {
+			t.Error("a record went out that nobody has looked at")
+		}
+		r.carryOut(t.Context(), CloseStream{Stream: 1})
+		if err := <-sent; !errors.Is(err, gate.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
 
 // To open many tasks costs no look at every other one for each.

@@ -128,3 +128,21 @@ func TestCopiesAreWhatTheGroupHears(t *testing.T) {
 		t.Errorf("what is ours is no copy: %v", got)
 	}
 }
+
+// A store that is being wiped, or that another process had, is no copy for anybody's plan.
+func TestNoCopyIsClaimedOfAStoreThatIsNotWhole(t *testing.T) {
+	s := running(t)
+	s.on(ResetNeeded{Stream: 2, Code: protocol.CodeTruncated}, "pause", "send 1 reset s/0 1 truncated t")
+	s.on(GroupLost{Code: protocol.CodeFenced}, "send 1 lost s/0 1 fenced")
+	if got := s.m.copies(); len(got) != 0 {
+		t.Errorf("a store that is being wiped: %v", got)
+	}
+
+	s = shadowing(t)
+	s.on(Disconnected{Conn: 1})
+	s.on(Connected{Conn: 2, Hello: protocol.Hello{ID: 1}}, "send 2 welcome 1", "prepare")
+	s.on(member(2, nil, nil)) // before the new worker was given the copy
+	if got := s.m.copies(); len(got) != 0 {
+		t.Errorf("the store of the process before: %v", got)
+	}
+}

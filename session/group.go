@@ -275,7 +275,7 @@ func (m *Machine) lose(t *task, code, message string) {
 		why.Outcome = Unknown
 	}
 	m.dropCommits(t, why)
-	if t.state == Running && m.worker != nil {
+	if t.state == Running && t.reached() && m.worker != nil {
 		m.kept[t.id] = true // at most what was not committed behind
 	}
 	if t.open() && !t.copied() || t.state == Catching {

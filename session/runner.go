@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -293,6 +294,7 @@ func (r *Runner) informed(ev Event) Event {
 			return ev
 		}
 	case Assigned:
+		r.holdRecords(ev)
 		ev.Uncommitted = map[TaskID]bool{}
 		for id, t := range r.machine.tasks {
 			if r.uncommitted(t) {
@@ -302,6 +304,22 @@ func (r *Runner) informed(ev Event) Event {
 		return ev
 	}
 	return ev
+}
+
+// holdRecords stops the records of tasks that are to become copies, whose feeds the machine ends now.
+// INVARIANT: no record goes out between the look at what was delivered and the demotion.
+func (r *Runner) holdRecords(ev Assigned) {
+	for _, id := range ev.Standby {
+		t := r.machine.tasks[id]
+		if t == nil || t.state != Running || slices.Contains(ev.Active, id) {
+			continue
+		}
+		for _, s := range t.sources {
+			if l := r.lanes[s.Stream]; l != nil {
+				l.gate.Pause()
+			}
+		}
+	}
 }
 
 // uncommitted says whether records were delivered whose position is not committed.

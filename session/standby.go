@@ -41,7 +41,7 @@ func (m *Machine) endCopy(t *task, code string) error {
 	if t.claimed && (!m.leaving || m.draining) {
 		m.do(ReleaseTasks{Tasks: []TaskID{t.id}})
 	}
-	if t.whole && m.worker != nil {
+	if t.whole && m.worker != nil && t.conn == m.worker.conn {
 		m.kept[t.id] = true
 	}
 	m.log("info", "copy ended", "task", t.id.String(), "code", code)
@@ -75,6 +75,11 @@ func (m *Machine) maybePromoted(t *task) error {
 	}
 	before := m.newEpoch(t)
 	m.addStreams(t)
+	t.awaiting = m.nextID()
+	m.tell(t, protocol.Promoted{
+		ID: t.awaiting, Task: t.id.String(), Epoch: t.epoch, Sources: t.sources, Tables: t.tableList(), Outputs: t.outputs,
+	})
+	t.promoted = true
 	for i, tb := range t.tables {
 		was := before[i]
 		tb.reached, tb.replayed = true, was.replayed
@@ -84,11 +89,6 @@ func (m *Machine) maybePromoted(t *task) error {
 		}
 		m.do(KeepPlace{Stream: tb.stream.Stream, From: was.stream.Stream})
 	}
-	t.awaiting = m.nextID()
-	m.tell(t, protocol.Promoted{
-		ID: t.awaiting, Task: t.id.String(), Epoch: t.epoch, Sources: t.sources, Tables: t.tableList(), Outputs: t.outputs,
-	})
-	t.promoted = true
 	took := m.took("promoted", t)
 	m.log("info", "task promoted", "task", t.id.String(), "epoch", t.epoch, "generation", m.generation, "replayed", took.Records, "took", took.Took.String())
 	return nil
@@ -118,13 +118,19 @@ func (m *Machine) demote(t *task) error {
 	return nil
 }
 
-// newEpoch ends the present epoch in the stream: what is queued of it still goes out. It returns the
+// newEpoch ends the present epoch in the stream: what is queued of it still goes out, and nothing more enters.
+// What tells the worker of the new epoch comes next, before anything of that one is started. It returns the
 // tables that the task had.
 func (m *Machine) newEpoch(t *task) []*table {
 	before := t.tables
 	old := former{epoch: t.epoch, streams: t.streams()}
 	if len(t.tables) > 0 {
 		old.place = t.firstStream()
+	}
+	for _, tb := range t.tables {
+		if tb.stream.Kind != protocol.TableChangelog { // others write it: it is followed until here
+			m.do(PauseStream{Stream: tb.stream.Stream})
+		}
 	}
 	for _, id := range old.streams {
 		delete(m.streams, id)

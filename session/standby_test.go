@@ -311,7 +311,8 @@ func TestAResetBehindAPromotionStaysBehindIt(t *testing.T) {
 	s.on(s.from(protocol.Opened{Re: 1, Task: "s/0", Epoch: 1}), `follow s/0 planes from ""`)
 	s.on(member(2, only0, nil), "take over s/0")
 	s.on(s.took(task0, map[string]int64{"in": 10}, nil)) // the table was never whole
-	s.on(Reached{Stream: 1, End: NoEnd}, `go on s/0 planes from stream 1, ""`, "in-stream promoted s/0 2")
+	// Nothing of the former epoch comes behind promoted, and nothing of the new one before it.
+	s.on(Reached{Stream: 1, End: NoEnd}, "pause", "in-stream promoted s/0 2", `go on s/0 planes from stream 1, ""`)
 	s.on(ResetNeeded{Stream: 3, Code: protocol.CodeRecreated}, "in-stream reset s/0 2 recreated planes")
 	s.on(s.from(protocol.Ready{Re: 2, Task: "s/0", Epoch: 2})) // it does not count
 	s.on(s.from(protocol.Opened{Re: 3, Task: "s/0", Epoch: 2}), `restore s/0 planes from "" to 0`)
