@@ -1,6 +1,7 @@
 package groupclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,14 +46,21 @@ func (g *Group) claimsOf(ctx context.Context, in assignor.Input) (map[assignor.T
 	claims := map[assignor.Task]assignor.Claim{}
 	var warnings []string
 	for _, d := range differing {
+		first, unread := "", 0
 		for p := range d.Partitions {
 			c, ok, warning := d.claim(texts, p)
 			if warning != "" {
-				warnings = append(warnings, warning)
+				first, unread = cmp.Or(first, warning), unread+1
 			}
 			if ok {
 				claims[assignor.Task{Set: d.Key, Partition: p}] = c
 			}
+		}
+		if unread > 1 { // one line, however many partitions a newer sidecar has had
+			first += fmt.Sprintf(" (%d partitions of set %q are like that)", unread, d.Key)
+		}
+		if unread > 0 {
+			warnings = append(warnings, first)
 		}
 	}
 	return claims, warnings, nil
