@@ -24,7 +24,7 @@ func (p *play) request(st step) Request {
 	if g, ok := st.opts["gen"]; ok {
 		n, err := strconv.Atoi(g)
 		if err != nil {
-			p.t.Fatalf("line %d: %v", st.line, err)
+			p.stop(st, "%v", err)
 		}
 		generation = int32(n)
 	}
@@ -59,7 +59,7 @@ func (p *play) request(st step) Request {
 	case "delete":
 		return DeleteGroup{}
 	}
-	p.t.Fatalf("line %d: no verb %q", st.line, st.verb)
+	p.stop(st, "no verb %q", st.verb)
 	return nil
 }
 
@@ -92,15 +92,15 @@ func (p *play) options(st step) map[string]string {
 func (p *play) duration(st step, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		p.t.Fatalf("line %d: %v", st.line, err)
+		p.stop(st, "%v", err)
 	}
-	return d
+	return d * p.scale
 }
 
 func (p *play) offset(st step) map[Partition]Offset {
 	n, err := strconv.ParseInt(st.opts["at"], 10, 64)
 	if err != nil {
-		p.t.Fatalf("line %d: %v", st.line, err)
+		p.stop(st, "%v", err)
 	}
 	return map[Partition]Offset{scriptPartition: {At: n, Metadata: st.opts["claim"]}}
 }

@@ -115,7 +115,6 @@ type subject interface {
 
 // play is one run of a script.
 type play struct {
-	t       *testing.T
 	s       subject
 	opts    map[string]string            // for all
 	of      map[string]map[string]string // options that stay, by member
@@ -125,23 +124,43 @@ type play struct {
 	waiting map[Token]string // requests without an answer: whose
 	heard   map[Token]Answer
 	trace   []string
+	errs    []string
+	scale   time.Duration // all times are multiplied with it
 }
+
+// errStop ends a run that cannot go on.
+type errStop string
 
 const gone int16 = -100 // the connection was closed, or 16: the coordinator is somewhere else
 
-func (s script) play(t *testing.T, on subject) []string {
+// play runs a script. It gives everything that was answered, and what differs from the script. All times of
+// the script are multiplied with scale, for a subject on a slow machine.
+func (s script) play(on subject, scale int) (trace, errs []string) {
 	p := &play{
-		t: t, s: on, opts: map[string]string{"session": "10s", "rebalance": "10s", "meta": "x"}, of: map[string]map[string]string{},
+		s: on, opts: map[string]string{"session": "10s", "rebalance": "10s", "meta": "x"}, of: map[string]map[string]string{},
 		ids: map[string][]string{}, gens: map[string]int32{}, waiting: map[Token]string{}, heard: map[Token]Answer{},
+		scale: time.Duration(scale),
 	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case errStop:
+			trace, errs = p.trace, append(p.errs, string(r))
+		default:
+			panic(r)
+		}
+	}()
 	for _, st := range s.steps {
 		p.step(st)
 	}
-	return p.trace
+	return p.trace, p.errs
+}
+
+func (p *play) stop(st step, format string, args ...any) {
+	panic(errStop(fmt.Sprintf("line %d: ", st.line) + fmt.Sprintf(format, args...)))
 }
 
 func (p *play) step(st step) {
-	p.t.Helper()
 	before := map[string][]Token{} // requests without an answer of each member, oldest first
 	for _, token := range slices.Sorted(maps.Keys(p.waiting)) {
 		before[p.waiting[token]] = append(before[p.waiting[token]], token)
@@ -176,10 +195,7 @@ func (p *play) step(st step) {
 
 // wait lets time pass, in which some members send heartbeats.
 func (p *play) wait(st step) {
-	total, err := time.ParseDuration(st.args[0])
-	if err != nil {
-		p.t.Fatalf("line %d: %v", st.line, err)
-	}
+	total := p.duration(st, st.args[0])
 	if len(st.args) == 1 {
 		p.s.wait(total)
 		return
@@ -224,14 +240,13 @@ func (p *play) listen(want []Token, longer bool) {
 
 // hear compares the answers with what the step wants.
 func (p *play) hear(st step, own Token, before map[string][]Token) {
-	p.t.Helper()
 	var want []Token
 	texts := map[Token]string{}
 	for i, e := range st.want {
 		token := own
 		if i > 0 || !st.own {
 			if len(before[e.who]) == 0 {
-				p.t.Fatalf("line %d: %s waits for nothing", st.line, e.who)
+				p.stop(st, "%s waits for nothing", e.who)
 			}
 			token = before[e.who][0]
 			before[e.who] = before[e.who][1:]
@@ -260,10 +275,9 @@ func (p *play) hear(st step, own Token, before map[string][]Token) {
 }
 
 func (p *play) check(st step, want, got string) {
-	p.t.Helper()
 	p.trace = append(p.trace, fmt.Sprintf("%d %s", st.line, got))
 	if want != got {
-		p.t.Errorf("line %d: %s %s: answered %q, want %q", st.line, st.who, st.verb, got, want)
+		p.errs = append(p.errs, fmt.Sprintf("line %d: %s %s: answered %q, want %q", st.line, st.who, st.verb, got, want))
 	}
 }
 

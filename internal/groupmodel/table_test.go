@@ -85,6 +85,6 @@ func tableScripts(t *testing.T) []script {
 
 func TestTableOfGroupStates(t *testing.T) {
 	for _, s := range tableScripts(t) {
-		t.Run(s.name, func(t *testing.T) { s.play(t, newOnModel()) })
+		t.Run(s.name, func(t *testing.T) { s.check(t) })
 	}
 }
