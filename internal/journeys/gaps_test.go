@@ -64,17 +64,17 @@ func TestOthersComeAndGo(t *testing.T) { // alone: what it measures is time
 	g.sound()
 }
 
-// gap is the longest time between two batches of a partition at one worker since a moment.
+// gap is the longest time between two batches of a partition at one worker of which the second came after a
+// moment.
 func (g *gang) gap(name string, partition int64, from time.Time) (largest time.Duration) {
 	g.t.Helper()
 	var last time.Time
 	for _, e := range g.workers[name].since(0, func(e entry) bool { return e.is("commit") && e.num("partition") == partition }) {
-		if at := e.at(); !at.Before(from) {
-			if !last.IsZero() {
-				largest = max(largest, at.Sub(last))
-			}
-			last = at
+		at := e.at()
+		if !last.IsZero() && !at.Before(from) {
+			largest = max(largest, at.Sub(last))
 		}
+		last = at
 	}
 	return largest
 }

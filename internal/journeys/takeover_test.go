@@ -26,6 +26,9 @@ var quick = []string{"--worker-grace", grace.String(), "--session-timeout", time
 func (g *gang) takenOver(at time.Time, within time.Duration, partitions []int64, others ...string) {
 	g.t.Helper()
 	longest, replayed, lacked := time.Duration(0), 0, 0
+	if len(partitions) == 0 {
+		g.t.Fatal("who died had nothing, so that nothing is shown")
+	}
 	for _, p := range partitions {
 		name, took := g.firstAfter(at, p, others)
 		longest = max(longest, took)
