@@ -79,7 +79,7 @@ func (m *Machine) tookOver(ev TookOver) error {
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 		m.refuseWorker(ev.Code, ev.Message)
 	default:
-		m.log("warn", "take-over failed, trying again", "task", t.id.String(), "error", ev.Message)
+		m.logChatter("take-over failed, trying again", "task", t.id.String(), "error", ev.Message)
 		t.retryAt = m.now.Add(m.cfg.RetryDelay)
 	}
 	return nil
