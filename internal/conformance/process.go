@@ -41,6 +41,7 @@ func (p *player) start(env []string) error {
 	p.worker = w
 	p.ends.Go(func() {
 		_ = w.cmd.Wait()
+		w.sweep()
 		code := w.cmd.ProcessState.ExitCode()
 		if status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			code = 128 + int(status.Signal())
@@ -59,6 +60,9 @@ func (w *worker) signal(s syscall.Signal) {
 		_ = syscall.Kill(-w.cmd.Process.Pid, s)
 	}
 }
+
+// sweep ends the children that a process has left behind, so that they do not stay when the case is over.
+func (w *worker) sweep() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) }
 
 // tail keeps the end of what the worker prints.
 type tail struct {
