@@ -73,7 +73,8 @@ func showToken(path string) (string, error) {
 	if err != nil {
 		return "", usagef("cannot read token_file: %w", err)
 	}
-	return strings.TrimSpace(string(raw)), nil
+	token := strings.TrimSpace(string(raw))
+	return token, checkToken(path, token)
 }
 
 var errSilent = fmt.Errorf("is no sidecar, it says nothing for %v", dialWithin)
@@ -91,7 +92,7 @@ func askDrain(ctx context.Context, listen, token string) (string, error) {
 		tr.DialContext = dialer.DialContext
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+host+"/drain", nil)
-	if err != nil {
+	if err != nil || strings.TrimPrefix(listen, "unix:") == "" {
 		return "", usagef("listen %q is no address: give 127.0.0.1:7420 or unix:/path", listen)
 	}
 	if token != "" {

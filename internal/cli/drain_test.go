@@ -65,6 +65,10 @@ func TestDrainCommandMistakes(t *testing.T) {
 		{[]string{"now"}, `takes no arguments, got "now"`},
 		{[]string{"--group-id", "g"}, "lists the flags"},
 		{[]string{"--listen", "a b"}, `listen "a b" is no address`},
+		{[]string{"--listen", ""}, `listen "" is no address`},
+		{[]string{"--listen", "unix:"}, `listen "unix:" is no address`},
+		{[]string{"--token-file", tokenFile(t, "two\nlines")}, "does not hold a token: one line"},
+		{[]string{"--token-file", tokenFile(t, strings.Repeat("x", 1<<20))}, "does not hold a token, it is 1048576 bytes long"},
 	} {
 		code, _, stderr := pillion(nil, append([]string{"drain"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
@@ -74,6 +78,15 @@ func TestDrainCommandMistakes(t *testing.T) {
 	if code, stdout, _ := pillion(nil, "drain", "--help"); code != exitOK || !strings.Contains(stdout, "--token-file") || strings.Contains(stdout, "--group-id") {
 		t.Errorf("--help: %d %q", code, stdout)
 	}
+}
+
+func tokenFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // What is no sidecar's answer is not taken for one.
