@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +17,6 @@ type conn struct {
 	number  int
 	wire    *wire
 	hello   protocol.Hello
-	level   string
 	welcome protocol.Welcome
 
 	tasks   map[string]*epoch // the newest of each task
@@ -146,11 +144,7 @@ func (c *conn) control(m protocol.Message, raw []byte) error {
 	}
 	switch m := m.(type) {
 	case protocol.Hello:
-		var more struct {
-			Level string `json:"level"`
-		}
-		_ = json.Unmarshal(raw, &more)
-		c.hello, c.level, c.greeted, c.lastRequest = m, more.Level, true, m.ID
+		c.hello, c.greeted, c.lastRequest = m, true, m.ID
 		c.limit = m.Credit.Connection
 		return nil
 	case protocol.Opened:

@@ -124,12 +124,12 @@ func (c *conn) checkHello() error {
 	if !slices.Contains(h.Versions, 1) {
 		return fail("versions with 1", fmt.Sprint(h.Versions), "this is version 1 of the protocol")
 	}
-	level := c.level
+	level := string(c.hello.Level)
 	if level == "" {
 		level = "tables"
 	}
 	if slices.Index(Levels, level) < slices.Index(Levels, c.p.options.Level) && c.p.scenario.Job != jobStateless || !slices.Contains(Levels, level) {
-		return fail("hello with the level "+c.p.options.Level+", which is being checked", fmt.Sprintf("level %q (without one it is tables)", c.level), "a sidecar gives standbys only to a worker whose hello says standby")
+		return fail("hello with the level "+c.p.options.Level+", which is being checked", fmt.Sprintf("level %q (without one it is tables)", c.hello.Level), "a sidecar gives standbys only to a worker whose hello says standby")
 	}
 	want := map[string]any{
 		"sets":    []any{map[string]any{"name": "words", "sources": []any{"words"}}},
