@@ -20,7 +20,7 @@ import (
 // Each generation begins with the target anew, and nothing but the members' claims and copies is known of
 // the one before. It comes to an end all the same: a target moves as little as it can, and of that
 // as little to those without a copy, so that a copy once begun makes its task the one to move; what has
-// begun goes on before anything new; and each move makes the rest shorter.
+// begun and gets on goes before anything new; and each move makes the rest shorter.
 
 // muchLess is by which factor an orphan's best copy must be ahead of its goal's, when neither is warm.
 const muchLess = 8
@@ -199,8 +199,10 @@ func (t *transition) warmUp() {
 	t.at.warming = append(t.at.warming, queue...)
 }
 
-// queued puts warm-ups into the order in which they are allowed: those that have begun, the most
-// caught-up first; then one for each goal, a second for each, and so on.
+// queued puts warm-ups into the order in which they are allowed: those that are getting on, the most
+// caught-up first; then one for each goal, a second for each, and so on, and in each turn those that have
+// begun. A copy of unknown lag has no first claim: it may be one that its member cannot open, and others
+// would wait for it for ever.
 func queued(queue []warmup) {
 	slices.SortStableFunc(queue, func(a, b warmup) int {
 		return cmp.Or(boolInt(b.begun)-boolInt(a.begun), cmp.Compare(a.lag, b.lag), cmp.Compare(a.set, b.set), cmp.Compare(a.partition, b.partition))
@@ -212,9 +214,12 @@ func queued(queue []warmup) {
 		turns[w.to]++
 	}
 	slices.SortStableFunc(queue, func(a, b warmup) int {
-		if a.begun || b.begun {
-			return boolInt(b.begun) - boolInt(a.begun)
+		if a.known() || b.known() {
+			return boolInt(b.known()) - boolInt(a.known())
 		}
-		return cmp.Compare(a.turn, b.turn)
+		return cmp.Or(cmp.Compare(a.turn, b.turn), boolInt(b.begun)-boolInt(a.begun))
 	})
 }
+
+// known tells whether the goal's copy is somewhere already.
+func (w *warmup) known() bool { return w.begun && int64(w.lag) >= 0 }

@@ -94,6 +94,24 @@ func TestANewMemberWarmsUpFirst(t *testing.T) {
 }
 
 // Where nothing can warm up, or nothing has to, tasks move at once.
+// A member that cannot open its copies has begun all that may be made at once. Another one that comes has
+// its turn all the same; a copy that gets on is not given up for it.
+func TestAStuckWarmUpDoesNotHoldUpOthers(t *testing.T) {
+	for lag, want := range map[int64][]string{UnknownLag: {"stuck", "z"}, 4 * warmLag: {"stuck", "stuck"}} {
+		in := warmGroup(6, 0, Member{ID: "x", Owned: tasks(0, 1, 2, 3, 4, 5)},
+			Member{ID: "stuck", Copies: copies(lag, 3, 4)}, Member{ID: "z", Generation: -1})
+		var begun []string
+		for _, w := range transit(t, in).Warming {
+			if !w.Later {
+				begun = append(begun, w.To)
+			}
+		}
+		if slices.Sort(begun); !slices.Equal(begun, want) {
+			t.Errorf("lag %d: copies are made by %v, want %v", lag, begun, want)
+		}
+	}
+}
+
 func TestWhatDoesNotWarmUp(t *testing.T) {
 	for name, change := range map[string]func(in *Input){
 		"off":               func(in *Input) { in.Options.MaxWarmups = 0 },
