@@ -262,6 +262,9 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 	if err != nil {
 		r.log.Error("event refused", "event", fmt.Sprintf("%T", ev), "error", err)
 	}
+	if changesCopies(ev) {
+		r.noteCopies() // before the group hears anything: it may join at once, and tells them then
+	}
 	for _, e := range effects {
 		r.carryOut(ctx, e)
 	}
@@ -275,9 +278,6 @@ func (r *Runner) step(ctx context.Context, ev Event) {
 	}
 	status := r.machine.Status()
 	r.status.Store(&status)
-	if changesCopies(ev) {
-		r.noteCopies()
-	}
 }
 
 // informed adds what the data path knows.

@@ -182,6 +182,46 @@ func TestRunnerCarriesATaskFromHelloToDrain(t *testing.T) {
 	}
 }
 
+// joinsAtOnce asks for the copies when a task is let go, as a group does that joins again at once.
+type joinsAtOnce struct {
+	*fakeKafka
+	told chan []Copy
+}
+
+func (g joinsAtOnce) Release([]TaskID) { g.told <- g.runner.Copies() }
+
+func TestAStoreThatIsKeptIsTheGroupsToTellWhenItsTaskIsLetGo(t *testing.T) {
+	r, err := NewRunner(simConfig, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &fakeKafka{runner: r, feeds: make(chan *gate.Gate, 1), stops: make(chan uint32, 1)}
+	g := joinsAtOnce{k, make(chan []Copy, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, Ports{Group: g, Restorer: fakeRestorer{k}, Feeder: fakeFeeder{k}, Producer: k})
+	}()
+	c := newFakeConn()
+	r.Attach(1, c, protocol.Hello{ID: 1, MaxFrame: 1 << 20})
+	assign := expect[protocol.Assign](t, c)
+	say := func(m protocol.Message) { r.Post(Received{Conn: 1, Message: m}) }
+	say(protocol.Opened{Re: assign.ID, Task: assign.Task, Epoch: assign.Epoch})
+	restored := expect[protocol.Restored](t, c)
+	say(protocol.Ready{Re: restored.ID, Task: assign.Task, Epoch: assign.Epoch})
+	<-k.feeds
+	r.Post(Assigned{Generation: 2, MemberID: "m"})
+	revoke := expect[protocol.Revoke](t, c)
+	say(protocol.Released{Re: revoke.ID, Task: revoke.Task, Epoch: revoke.Epoch})
+	if got := <-g.told; !reflect.DeepEqual(got, []Copy{{Task: task0, Kept: true}}) {
+		t.Errorf("told %+v", got)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 func TestRunnerEndsWithTheContextAndWaitsForItsSteps(t *testing.T) {
 	r, err := NewRunner(simConfig, hclog.NewNullLogger())
 	if err != nil {
