@@ -626,6 +626,10 @@ async def test_where_a_key_is() -> None:
         with pytest.raises(pillion.LocateError, match=r"not yet \(joining\)") as refused:
             await second
         assert refused.value.retriable
+        with pytest.raises(pillion.LocateError, match="too_large"):  # it would end the connection
+            await conn.locate("counts", bytes(1 << 20))
+        with pytest.raises(pillion.LocateError, match="too_large"):
+            await conn.locate("c" * (1 << 18), b"k")
         cut = asyncio.create_task(pillion.Tables(conn).locate("counts", b"k"))
         await worker.expect(m.Locate)
         await worker.cut()

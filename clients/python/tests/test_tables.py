@@ -361,7 +361,8 @@ async def test_a_store_that_fails_is_reported_and_the_task_comes_anew() -> None:
         def open(self, task: pillion.Task, table: str) -> pillion.MemoryStore:
             if self.failures:
                 self.failures -= 1
-                raise pillion.StoreError("the disk is full")
+                # A message that is too large would end the connection.
+                raise pillion.StoreError("the disk is full" + " again" * 1_000_000)
             return super().open(task, table)
 
     async with stage() as s:
@@ -372,7 +373,7 @@ async def test_a_store_that_fails_is_reported_and_the_task_comes_anew() -> None:
         assert (error.re, error.code, error.message, error.task, error.epoch) == (
             fake.assign.id,
             "store_open_failed",
-            "the disk is full",
+            ("the disk is full" + " again" * 1000)[:4096],
             "words/0",
             1,
         )

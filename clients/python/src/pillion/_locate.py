@@ -12,6 +12,7 @@ from .errors import LocateError, PillionError, UsageError, retriable
 
 FEATURE = "locate"
 OPEN_QUESTIONS = 256  # that a sidecar answers at once
+ENVELOPE = 256  # at least the bytes of a question beside its key and names
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,19 @@ def answer(message: m.Located | m.Error) -> Answer:
     return Located(message.task, message.set, message.partition, active, standbys, message.stale)
 
 
-def impossible(features: list[str], questions: int) -> PillionError | None:
-    """Say why the sidecar is not asked."""
+def impossible(
+    message: m.Locate, features: list[str], questions: int, max_control: int
+) -> PillionError | None:
+    """Say why the sidecar is not asked. A question that is too large would end the connection."""
     if FEATURE not in features:
         return LocateError("this sidecar cannot tell where a key is; update it", Code.UNKNOWN_TYPE)
+    names = len(message.table.encode()) + len(message.set.encode())
+    if len(message.key) + 6 * names + ENVELOPE > max_control:
+        return LocateError(
+            f"a question of more than {max_control} bytes, which is all that the sidecar takes; "
+            "take a shorter key",
+            Code.TOO_LARGE,
+        )
     if questions >= OPEN_QUESTIONS:
         return LocateError(
             f"{questions} questions are open; await answers before asking more",

@@ -30,6 +30,7 @@ from ._tasks import On, State, Stream, Task, TaskState
 from .errors import ConnectionLost, MessageError, PillionError, ProtocolError, UsageError
 
 VERSION = 1
+SAID = 4096  # characters of what a store's failure says, which may quote a row
 
 
 class Protocol:
@@ -360,7 +361,9 @@ class Protocol:
             re = state.request if opening else state.resets.pop(table, 0)
             stream = state.table(table)
             id_ = stream.id if stream else 0
-            answer = m.Error(code, message, re=re, task=task.name, epoch=task.epoch, stream=id_)
+            answer = m.Error(
+                code, message[:SAID], re=re, task=task.name, epoch=task.epoch, stream=id_
+            )
             self._outbox.say(answer)
 
     def commit(
@@ -389,7 +392,12 @@ class Protocol:
         message = question(self._outbox.next_id(), table, key, set_, partition)
         if self.welcome is None:
             done(ConnectionLost("the sidecar is not connected; ask again"))
-        elif error := impossible(self.welcome.features, self._outbox.questions):
+        elif error := impossible(
+            message,
+            self.welcome.features,
+            self._outbox.questions,
+            self.welcome.limits.max_control,
+        ):
             done(error)
         else:
             self._outbox.ask(message, done)
