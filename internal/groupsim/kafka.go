@@ -246,6 +246,9 @@ func (k *kafka) move() {
 	loading := k.away - k.w.now + k.w.between(0, time.Second)
 	k.w.note("kafka: the coordinator moves; away for %s, loaded after %s", k.away-k.w.now, loading)
 	k.hear(k.group.Move(k.w.clock(), loading))
+	for id, generation := range k.joinedIn { // what was not stored is made anew
+		k.joinedIn[id] = min(generation, k.group.Generation())
+	}
 }
 
 // accepted is a commit of positions that the coordinator took.

@@ -12,12 +12,22 @@ import (
 
 // settled: every task has one owner, who has worked off all records, and nothing is under way.
 func (w *World) settled() bool {
-	for _, t := range w.kafka.order {
+	k := w.kafka
+	list := w.living()
+	if k.group.State() != groupmodel.Stable || len(k.group.Members()) != len(list) {
+		return false
+	}
+	for _, t := range k.order {
 		if t.position != t.end || t.claim.released {
 			return false
 		}
 	}
-	return w.kafka.group.State() == groupmodel.Stable && w.unrest() == ""
+	for _, p := range list {
+		if m := p.sidecar.member; m.phase != stable || m.id.generation != k.group.Generation() || len(m.warm.plan) > 0 {
+			return false
+		}
+	}
+	return w.unrest() == ""
 }
 
 // unrest says what has not come to rest.
