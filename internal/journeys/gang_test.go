@@ -5,6 +5,7 @@ package journeys
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,18 +83,20 @@ func (g *gang) add(name string, s *sidecar, worker *process) {
 	g.lives = append(g.lives, s)
 }
 
-// settled waits until these pairs have every task, each with its copies, and all that is assigned is in
-// place: records of actives flow, and each copy is followed.
+// settled waits until these pairs have every task in equal shares, each with its copies, and all that is
+// assigned is in place: records of actives flow, and each copy is followed. Shares are uneven while tasks wait
+// for copies that warm up.
 func (g *gang) settled(names ...string) {
 	g.t.Helper()
 	replicas := min(1, len(names)-1)
 	until(g.t, fmt.Sprintf("%v share the tasks", names), func() bool {
-		running, standby := 0.0, 0.0
+		running, standby, least, most := 0.0, 0.0, math.Inf(1), 0.0
 		for _, name := range names {
-			running += g.pairs[name].metric("pillion_tasks", `state="running"`)
+			own := g.pairs[name].metric("pillion_tasks", `state="running"`)
+			running, least, most = running+own, min(least, own), max(most, own)
 			standby += g.pairs[name].metric("pillion_tasks", `state="shadowing"`)
 		}
-		return running == float64(g.partitions) && standby == float64(int(g.partitions)*replicas)
+		return running == float64(g.partitions) && standby == float64(int(g.partitions)*replicas) && most-least <= 1
 	})
 }
 

@@ -219,7 +219,9 @@ func TestTwoOfFourDie(t *testing.T) {
 	g.timed = true
 	f := g.feed(0)
 	g.join("a", "b", "c", "d")
-	until(t, "all share the tasks", func() bool { return g.metricOf("shadowing") == 8 && g.metricOf("running") == 4 })
+	until(t, "all share the tasks", func() bool {
+		return g.metricOf("shadowing") == 8 && g.metricOf("running") == 4 && len(g.owns("a"))*len(g.owns("b")) == 1
+	})
 	g.flowing(2000)
 
 	had := append(g.owns("a"), g.owns("b")...)
