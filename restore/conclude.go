@@ -46,7 +46,7 @@ func (s *replay) conclude(err error) {
 	case errors.As(err, &recreated) && s.r.Kind != Changelog: // our own is the truth: nothing is wiped for it
 		s.reset(protocol.CodeRecreated, err.Error(), s.logStart())
 	default:
-		s.m.log.Error("a table cannot be restored", s.fields("error", err)...)
+		s.m.log.Debug("a table cannot be restored", s.fields("error", err)...)
 		s.m.cfg.Handler.Failed(s.r, fmt.Errorf("%s: %w", s.r, err))
 	}
 }
