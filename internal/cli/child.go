@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,6 +157,9 @@ func exitCode(err error) (code int, killed bool, fault error) {
 	return exit.ExitCode(), exit.ExitCode() == 1 || exit.ExitCode() == 3, nil
 }
 
+// longestLine is how much of what the worker prints is held: a longer line comes in pieces.
+const longestLine = 64 << 10
+
 // prefixed copies lines with the worker's label in front.
 type prefixed struct {
 	w    *io.PipeWriter
@@ -174,14 +178,14 @@ func (c *child) pipe(to io.Writer) prefixed {
 	p := prefixed{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		lines := bufio.NewReaderSize(r, 64<<10)
+		lines := bufio.NewReaderSize(r, longestLine)
 		for {
-			line, err := lines.ReadString('\n')
-			if line != "" {
-				if line[len(line)-1] != '\n' {
-					line += "\n"
-				}
-				fmt.Fprintf(to, "%s | %s", c.label, line)
+			line, err := lines.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) { // the rest is a line of its own
+				err = nil
+			}
+			if len(line) > 0 {
+				fmt.Fprintf(to, "%s | %s\n", c.label, bytes.TrimSuffix(line, []byte("\n")))
 			}
 			if err != nil {
 				_ = r.CloseWithError(err)

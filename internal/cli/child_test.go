@@ -48,6 +48,19 @@ func TestAChildsExitCodeComesBack(t *testing.T) {
 	}
 }
 
+// A line without an end is not held until it ends.
+func TestLongLinesComeInPieces(t *testing.T) {
+	c, out := shell(`printf 'short\n\n'; head -c 70000 /dev/zero | tr '\0' x; printf '\nlast'`, false)
+	if _, err := c.Run(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", longestLine)
+	want := "worker | short\nworker | \nworker | " + long + "\nworker | " + long[:70000-longestLine] + "\nworker | last\n"
+	if out.String() != want {
+		t.Errorf("got %d bytes, want %d: %.100q", len(out.String()), len(want), out.String())
+	}
+}
+
 // A worker's own children, as those of Python's multiprocessing, may outlive it and hold its output.
 func TestTheEndOfAChildDoesNotWaitForItsOwnChildren(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": 0, "kill -9 $$": 137} {
