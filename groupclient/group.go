@@ -314,7 +314,7 @@ func (g *Group) lose(err error, forgetMember bool) {
 	g.phase = joining
 	g.coldAgain()
 	if had {
-		g.log.Warn("membership lost", "error", err)
+		g.log.Debug("membership lost", "error", err) // our caller says it
 		g.handler.Lost(codeFenced, err)
 	}
 }
