@@ -142,6 +142,9 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 		return nil, err
 	}
 	s.standbysGiven = given["num_standby_replicas"] != ""
+	if given["transaction_timeout"] == "" { // its default is no reason to refuse a shorter revoke_timeout
+		s.TransactionTimeout = min(s.TransactionTimeout, s.RevokeTimeout)
+	}
 	o := &options{Settings: s, given: given, own: map[string]string{}, warnings: warnings, command: flags.Args(), workers: *workers, restart: *restart}
 	if len(o.command) > 0 && flags.ArgsLenAtDash() != 0 {
 		return nil, usagef("%q is no flag: put the worker's command behind --", strings.Join(o.command, " "))

@@ -118,6 +118,8 @@ func TestMistakesAreOneSentenceAndExitCode2(t *testing.T) {
 		{append(kafka, "--max-warmup-replicas", "-1"), `pillion: max_warmup_replicas (--max-warmup-replicas) is "-1", must be a whole number, 0 or more`},
 		{append(kafka, "--acceptable-recovery-lag", "10MiB"), `pillion: acceptable_recovery_lag (--acceptable-recovery-lag) is "10MiB", must be a whole number, 0 or more`},
 		{append(kafka, "--transaction-timeout", "11s"), "pillion: transaction_timeout (11s) is more than revoke_timeout (10s): make it shorter"},
+		{append(kafka, "--revoke-timeout", "3s", "--transaction-timeout", "4s"), "pillion: transaction_timeout (4s) is more than revoke_timeout (3s): make it shorter"},
+		{append(kafka, "--revoke-timeout", "3s", "--heartbeat-interval", "5s"), "pillion: heartbeat_interval is 5s, "},
 		{append(kafka, "--heartbeat-interval", "5s"), "pillion: heartbeat_interval is 5s, must be more than 0 and at most a third of session_timeout (10s)"},
 		{append(kafka, "python", "app.py"), `pillion: "python app.py" is no flag: put the worker's command behind --`},
 		{append(kafka, "--restart"), "pillion: --workers and --restart need a worker's command behind --"},
