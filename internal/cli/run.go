@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // runCommand is `pillion run`.
@@ -41,19 +39,38 @@ func (p *process) run(ctx context.Context, o *options) error {
 		pairs[i] = made
 	}
 	limitMemory(p.environ, pairs)
-	parts, ctx := errgroup.WithContext(ctx)
-	for _, pair := range pairs {
-		parts.Go(func() error { return pair.Run(ctx) })
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		relay(ctx, signals, pairs, cancel)
 	}()
-	err := parts.Wait()
+	err := runPairs(ctx, pairs)
 	cancel()
 	<-done
 	return err
+}
+
+// runPairs serves until all pairs have ended. When one ends the others go on: they take its tasks. The
+// error is that of the first pair that ended with one.
+func runPairs(ctx context.Context, pairs []*pair) error {
+	ended := make(chan error, len(pairs))
+	for _, pair := range pairs {
+		go func() { ended <- pair.Run(ctx) }()
+	}
+	var first error
+	for left := len(pairs) - 1; left >= 0; left-- {
+		err := <-ended
+		if err == nil {
+			continue
+		}
+		if first == nil {
+			first = err
+		}
+		if left > 0 && ctx.Err() == nil {
+			pairs[0].sidecar.log.Warn("a pair has ended, the others go on", "error", err, "left", left)
+		}
+	}
+	return first
 }
 
 // newPair makes the sidecar of a worker, and the worker when there is a command.

@@ -61,6 +61,25 @@ func TestTwoWorkers(t *testing.T) {
 	j.files()
 }
 
+// `--workers 2` without --restart: a worker that is killed ends its own pair. The other goes on, takes the
+// tasks, and the exit code tells at the end.
+func TestOneOfTwoWorkersDies(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, oneBroker(t), 4)
+	f := j.feed(0)
+	s := j.pair("--workers", "2")
+	j.shared(2)
+	j.flowing(400)
+	killChild(s)
+	j.shared(1)
+	j.flowing(400)
+	f.end()
+	j.check()
+	if code := s.stop(); code != 128+9 {
+		t.Errorf("exit code %d, a worker was killed", code)
+	}
+}
+
 // A pair goes and its tasks move to the other one; it comes back and takes its share in two phases:
 // the other one is asked, makes its last commit, and lets go. Nothing is processed twice.
 func TestPairComesBack(t *testing.T) {
