@@ -63,18 +63,23 @@ class SqliteStores:
         """See Stores."""
         identity = f"{table} {task.tables[table].topic}/{task.partition}"
         paths = [self.path(task, table, copy) for copy in range(1, COPIES + 1)]
-        paths.sort(key=_written_last, reverse=True)
-        # Who hands a task over lets go of its file in a moment; whose copy this one is does not.
-        within = OPEN_WITHIN if task.role == "active" else 0.0
-        for path in paths[:-1]:
+        kept = sorted((p for p in paths if p.exists()), key=_written_last, reverse=True)
+        for path in kept:
             with suppress(StoreBusy):
-                return SqliteStore(path, identity, within)
-            within = 0.0
-        return SqliteStore(paths[-1], identity, within)
+                return SqliteStore(path, identity, 0.0)
+        if task.role == "active" and kept:
+            # Who hands a task over lets go of its file in a moment, which saves a replay.
+            with suppress(StoreBusy):
+                return SqliteStore(kept[0], identity)
+        for path in paths[:-1]:
+            if path not in kept:
+                with suppress(StoreBusy):
+                    return SqliteStore(path, identity, 0.0)
+        return SqliteStore(paths[-1], identity, 0.0)
 
 
 def _written_last(path: Path) -> float:
-    """When a file was written; one that is not there comes last."""
+    """When a file was written."""
     times = [0.0]
     for each in (path, path.with_name(path.name + "-wal")):
         with suppress(OSError):
