@@ -94,15 +94,15 @@ class Cluster:
                 time.sleep(max(0.0, begin + seconds * number / len(flights) - time.monotonic()))
         producer.flush(60)
 
-    def committed(self) -> int:
-        """How many flights are committed, as any consumer group's tools see it."""
+    def committed(self) -> dict[int, int]:
+        """How many flights of each partition are committed, as any consumer group's tools see it."""
         wanted = [TopicPartition(self.topic("flights"), p) for p in range(PARTITIONS)]
         asked = ConsumerGroupTopicPartitions(self.group, wanted)
         try:
             answer = self.admin.list_consumer_group_offsets([asked])[self.group].result(10)
         except Exception:  # the group does not exist yet, or its coordinator is moving
-            return 0
-        return sum(max(tp.offset, 0) for tp in answer.topic_partitions)
+            return {}
+        return {tp.partition: max(tp.offset, 0) for tp in answer.topic_partitions}
 
     def read(self, topic: str) -> list[Row]:
         """Every record of a topic, from its beginning to its end."""
