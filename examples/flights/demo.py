@@ -19,11 +19,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import data
 from check import differences, show
-from cluster import PARTITIONS, Cluster, start_kafka
-from pairs import Pair, owners, settled, take_overs
+from cluster import PARTITIONS, Cluster, Row, start_kafka
+from pairs import Pair, TakeOver, left, owned, owners, settled, take_over
 
 START = time.monotonic()
 
@@ -41,14 +42,15 @@ def wait_for(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None
         time.sleep(0.05)
 
 
-class Happening:
-    """Something that moves tasks: when, whose, and to whom they can have gone."""
+class Happening(NamedTuple):
+    """Something that moves tasks: when, which, from whom, and to whom they can go."""
 
-    def __init__(self, what: str, pair: Pair | None, others: list[Pair], done: dict[int, int]) -> None:
-        self.what, self.others = what, others
-        self.done = done  # flights committed by partition
-        self.tasks = pair.running() - {p for other in others for p in other.running()} if pair else set()
-        self.at = time.time()
+    what: str
+    at: float
+    tasks: set[int]
+    among: list[Pair]  # who had them
+    others: list[Pair]
+    done: dict[int, int]  # flights committed by partition
 
 
 class Demo:
@@ -89,8 +91,10 @@ class Demo:
         wait_for(f"{members} members to share the tasks", lambda: settled(self.cluster, members))
         print(owners(self.cluster), flush=True)
 
-    def note(self, what: str, pair: Pair | None, others: list[Pair]) -> None:
-        self.happened.append(Happening(what, pair, others, self.cluster.committed()))
+    def note(self, what: str, pair: Pair | None, among: list[Pair], others: list[Pair]) -> None:
+        tasks = owned(self.cluster, pair.name) if pair else set(range(PARTITIONS))
+        done = self.cluster.committed()
+        self.happened.append(Happening(what, time.time(), tasks, among, others, done))
 
     def story(self) -> None:
         a, b, c = (self.join(name) for name in "abc")
@@ -103,13 +107,13 @@ class Demo:
 
         self.reach(0.4)
         say(f"40 %: SIGKILL to worker {a.name}, which does not come back")
-        self.note(f"SIGKILL of worker {a.name}", a, [b, c])
+        self.note(f"SIGKILL of worker {a.name}", a, [], [b, c])
         a.kill_worker()
         self.settle(2)
 
         self.reach(0.7)
         say(f"70 %: SIGTERM to the sidecar of worker {b.name}")
-        self.note(f"SIGTERM to sidecar {b.name}", b, [c])
+        self.note(f"SIGTERM to sidecar {b.name}", b, [], [c])
         b.terminate()
         say(f"sidecar and worker {b.name} have ended with exit code {b.process.wait(60)}")
         self.settle(1)
@@ -117,7 +121,7 @@ class Demo:
         self.reach(0.85)
         d = self.join("d")
         say(f"85 %: a new pair, {d.name}, joins")
-        self.note(f"{d.name} joins", None, [d])
+        self.note(f"{d.name} joins", None, [c], [d])
         self.settle(2)
         self.reach(1.0)
         loader.join()
@@ -141,19 +145,30 @@ class Demo:
             f"\n{'':28} {'task':>10}  {'now at':6} {'stood still':>13} {'replayed':>9} {'copy lacked':>12}"
         )
         for happening in self.happened:
-            asked = happening.tasks or set(range(PARTITIONS))
-            moved = take_overs(happening.at, asked, happening.others, changelog)
+            moved = [move for p in sorted(happening.tasks) if (move := self.moved(happening, p, changelog))]
             for move in moved:
-                fresh = not happening.tasks  # a pair that joins makes its copies first
-                if move.replayed > move.lag and not fresh:
-                    self.faults.append(f"{happening.what}: more was replayed of flights/{move.partition} than its copy lacked")
                 print(
-                    f"{happening.what:28} {'flights/' + str(move.partition):>10}  {move.by:6} {move.seconds:11.2f} s"
-                    f" {move.replayed:9,} {'(new copy)' if fresh else format(move.lag, ','):>12}"
+                    f"{happening.what:28} {'flights/' + str(move.partition):>10}  {move.by:6}"
+                    f" {move.seconds:11.2f} s {move.replayed:9,} {move.lag:12,}"
                 )
-            left = {p for p in happening.tasks if happening.done.get(p, 0) < total[p]}
-            if missing := left - {move.partition for move in moved}:
+                if move.replayed > move.lag:
+                    self.faults.append(
+                        f"{happening.what}: more was replayed of flights/{move.partition} than its copy lacked"
+                    )
+            unfinished = {p for p in happening.tasks if happening.done.get(p, 0) < total[p]}
+            missing = unfinished - {move.partition for move in moved}
+            if missing and not happening.among:
                 self.faults.append(f"{happening.what}: nobody has gone on with {sorted(missing)}")
+
+    def moved(self, happening: Happening, partition: int, changelog: list[Row]) -> TakeOver | None:
+        """A task stands still from what happened on, or from when somebody who lives lets go of it."""
+        since: float | None = happening.at
+        if happening.among:
+            since = left(partition, happening.at, happening.among)
+        if since is None:
+            return None  # it has stayed
+        moves = (take_over(partition, since, pair, changelog) for pair in happening.others)
+        return next((move for move in moves if move), None)
 
     def check(self) -> None:
         stats: dict[str, dict[str, object]] = {}

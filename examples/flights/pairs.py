@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster import PARTITIONS, ROOT, Cluster, Row
 
@@ -18,7 +19,7 @@ class Note:
     """One line of a worker's events.jsonl."""
 
     at: float
-    event: str  # assigned, restore, whole, records
+    event: str  # assigned, restore, whole, records, left
     partition: int
     records: int = 0
     next: int = 0
@@ -55,10 +56,6 @@ class Pair:
         known = Note.__dataclass_fields__
         return [Note(**{name: value for name, value in line.items() if name in known}) for line in lines]
 
-    def running(self) -> set[int]:
-        """Partitions whose records have come, as far as the notes tell."""
-        return {note.partition for note in self.notes() if note.event == "records"}
-
 
 @dataclass
 class TakeOver:
@@ -66,31 +63,32 @@ class TakeOver:
 
     partition: int
     by: str
-    seconds: float  # from what happened to the first record at the new worker
+    seconds: float  # from then to the first record at the new worker
     replayed: int  # records of plane_stats applied in between
-    lag: int  # what its copy lacked when it happened, in records
+    lag: int  # what its copy lacked then, in records
 
 
-def take_overs(what: float, tasks: set[int], others: list[Pair], changelog: list[Row]) -> list[TakeOver]:
-    """Tell how each task came to one of the others after the moment `what`."""
-    found = []
-    for partition in sorted(tasks):
-        for pair in others:
-            notes = [note for note in pair.notes() if note.partition == partition]
-            first = next((n for n in notes if n.event == "records" and n.at > what), None)
-            if first is None:
-                continue
-            position = max((n.next for n in notes if n.event == "restore" and n.at <= what), default=0)
-            replayed = sum(n.records for n in notes if n.event == "restore" and what < n.at <= first.at)
-            # What others had written when its own writes began: its first commit comes after its first record.
-            lag = sum(
-                1
-                for row in changelog
-                if row.partition == partition and row.offset >= position and row.timestamp < first.at
-            )
-            found.append(TakeOver(partition, pair.name, first.at - what, replayed, lag))
-            break
-    return found
+def take_over(partition: int, since: float, pair: Pair, changelog: list[Row]) -> TakeOver | None:
+    """Tell how a task came to a pair after a moment at which it had no owner any more."""
+    notes = [note for note in pair.notes() if note.partition == partition]
+    first = next((n for n in notes if n.event == "records" and n.at > since), None)
+    if first is None:
+        return None
+    position = max((n.next for n in notes if n.event == "restore" and n.at <= since), default=0)
+    replayed = sum(n.records for n in notes if n.event == "restore" and since < n.at <= first.at)
+    # What others had written when its own writes began: its first commit comes after its first record.
+    lag = sum(
+        1
+        for row in changelog
+        if row.partition == partition and row.offset >= position and row.timestamp < first.at
+    )
+    return TakeOver(partition, pair.name, first.at - since, replayed, lag)
+
+
+def left(partition: int, after: float, pairs: list[Pair]) -> float | None:
+    """When one of the pairs let go of a task, after a moment."""
+    times = [n.at for pair in pairs for n in pair.notes() if n.event == "left" and n.partition == partition]
+    return min((at for at in times if at > after), default=None)
 
 
 def owners(cluster: Cluster) -> str:
@@ -102,17 +100,29 @@ def owners(cluster: Cluster) -> str:
     return told.stdout if told.returncode == 0 else told.stderr
 
 
-def settled(cluster: Cluster, members: int) -> bool:
-    """So many members have every task between them, and copies where there can be any."""
+def group(cluster: Cluster) -> dict[str, Any] | None:
+    """The same for programs; None while it cannot be told."""
     told = subprocess.run(
         [PILLION, "group", "--json", "--bootstrap-servers", cluster.bootstrap, "--group-id", cluster.group],
         capture_output=True, text=True, check=False, timeout=30,
     )  # fmt: skip
-    if told.returncode != 0:
+    return json.loads(told.stdout) if told.returncode == 0 else None
+
+
+def owned(cluster: Cluster, name: str) -> set[int]:
+    """The partitions that a pair has. The group is settled."""
+    members = (group(cluster) or {"members": []})["members"]
+    shares = [share for m in members if m.get("address") == name for share in m["shares"]]
+    return {partition for share in shares for partition in share["active"]}
+
+
+def settled(cluster: Cluster, members: int) -> bool:
+    """So many members have every task between them in equal shares, and copies where there can be any."""
+    told = group(cluster)
+    if told is None:
         return False
-    group = json.loads(told.stdout)
-    shares = [share for member in group["members"] for share in member["shares"]]
-    active = sum(len(share["active"]) for share in shares)
-    standby = sum(len(share["standby"]) for share in shares)
+    active = [sum(len(share["active"]) for share in m["shares"]) for m in told["members"]]
+    standby = sum(len(share["standby"]) for m in told["members"] for share in m["shares"])
     copies = PARTITIONS if members > 1 else 0
-    return len(group["members"]) == members and active == PARTITIONS and standby == copies
+    even = max(active, default=0) - min(active, default=0) <= 1
+    return len(active) == members and sum(active) == PARTITIONS and even and standby == copies

@@ -46,6 +46,8 @@ async def main() -> None:
                         count(batch, tables[task]["plane_stats"], tables[task]["planes"])
                         outputs = {PREFIX + "late-arrivals": [arrival(r, tables) for r in late]}
                         await tables.commit(batch, outputs=outputs)
+                    case pillion.Revoking(task) | pillion.Lost(task) | pillion.Demoted(task):
+                        note("left", task)
                     case _:
                         pass
 
