@@ -32,13 +32,11 @@ func (m *Machine) open(t *task) error {
 	return nil
 }
 
-// afterSync says when a step that the group refused because it rebalances is to be repeated: after
-// the next sync, or soon when that one came before the answer.
+// afterSync says whether a step that the group refused because it rebalances waits for the next sync. When
+// one came before the answer it is repeated at once, in the new generation: a pause here is a gap in the
+// processing of tasks that have nothing to do with the rebalance.
 func (m *Machine) afterSync(since int64) (waits bool, retryAt time.Time) {
-	if m.syncs > since {
-		return false, m.now.Add(m.cfg.RetryDelay)
-	}
-	return true, time.Time{}
+	return m.syncs == since, time.Time{}
 }
 
 func (m *Machine) tookOver(ev TookOver) error {

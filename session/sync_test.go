@@ -13,10 +13,8 @@ func TestAnAnswerThatComesAfterTheSyncWaitsForNoOther(t *testing.T) {
 	s.on(Assigned{Generation: 2, MemberID: "m", Active: []TaskID{task0, task1}}, "take over s/1")
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
 	s.on(Assigned{Generation: 3, MemberID: "m", Active: []TaskID{task0, task1}})
-	s.on(s.took1(isBusy))
-	s.on(s.positioned(task0, isBusy))
-	s.now = s.m.Deadline()
-	s.on(Tick{}, "positions s/0 map[in:20]", "take over s/1")
+	s.on(s.took1(isBusy), "take over s/1") // at once: the sync has come
+	s.on(s.positioned(task0, isBusy), "positions s/0 map[in:20]")
 	s.on(s.took1(isBusy)) // this time no sync has come
 	s.now = s.now.Add(simConfig.RevokeTimeout)
 	s.on(Tick{})
@@ -27,8 +25,7 @@ func TestAnAnswerThatComesAfterTheSyncWaitsForNoOther(t *testing.T) {
 func TestCreditDoesNotHideWhatIsDue(t *testing.T) {
 	s := running(t)
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
-	s.on(Assigned{Generation: 2, MemberID: "m", Active: []TaskID{task0}})
-	s.on(s.positioned(task0, isBusy))
+	s.on(s.positioned(task0, isFailed))
 	at := s.m.Deadline()
 	s.now = at.Add(time.Millisecond)
 	s.on(Active{Conn: 1})
