@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,6 +99,9 @@ func (b *broker) send(ctx context.Context, x Exchange) error {
 func (b *broker) sendAgain(ctx context.Context, x Exchange) error {
 	for attempt := 0; ; attempt++ {
 		err := b.send(ctx, x)
+		if err != nil && b.client.ctx.Err() != nil && !errors.Is(err, errClosed) {
+			return fmt.Errorf("%w: %w", errClosed, err) // its sockets may close before the call's context ends
+		}
 		if err == nil || attempt == 2 || !lost(err) || !Pause(ctx, attempt-1) {
 			return err
 		}

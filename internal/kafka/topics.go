@@ -34,6 +34,9 @@ func (c *Client) CreateTopics(ctx context.Context, specs ...TopicSpec) map[strin
 			if code, _ := CodeOf(failure); code == codeTopicExists {
 				failure = nil
 			}
+			if _, told := CodeOf(failure); ctx.Err() != nil && failure != nil && !told && results[spec.Name] != nil {
+				failure = results[spec.Name] // what Kafka said before says more than that the time was over
+			}
 			results[spec.Name] = failure
 			if Retriable(failure) || tooFewBrokers(failure) && attempt < fewBrokersAttempts {
 				again = append(again, spec)
