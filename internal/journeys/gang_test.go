@@ -197,10 +197,10 @@ func (g *gang) revokesEnd(s *sidecar) {
 
 // copies compares every store of every pair, active or standby, row by row with the changelog up to the
 // store's own checkpoint. The workers have ended, by whatever means.
-func (g *gang) copies() {
+func (g *gang) copies() (whole int) {
 	g.t.Helper()
 	logs := map[string]map[int32][]kafkatest.Record{} // by table
-	stores, whole := 0, 0
+	stores := 0
 	for name, dir := range g.dirs {
 		for _, s := range g.stores(dir) {
 			if logs[s.table] == nil {
@@ -227,6 +227,7 @@ func (g *gang) copies() {
 	if stores < int(g.partitions) {
 		g.t.Errorf("only %d stores were found for %d partitions", stores, g.partitions)
 	}
+	return whole
 }
 
 // store is one SQLite file of a worker.

@@ -70,11 +70,13 @@ func TestGroupStorm(t *testing.T) {
 			t.Logf("drain %s, and start it again", name)
 			g.end(name)
 			g.join(name)
+			g.workers[name].wait("connected")
 		case 2:
 			t.Logf("drain %s, and start it without its disk", name)
 			g.end(name)
 			g.dirs[name] = ""
 			g.join(name)
+			g.workers[name].wait("connected")
 		}
 		if rnd.IntN(2) == 0 {
 			g.settled(names...)

@@ -31,6 +31,7 @@ var commands = map[string]func(r *reader, command string){
 	"pillion run --print-config":             (*reader).printConfig,
 	"pillion run -- COMMAND":                 (*reader).pair,
 	"pillion plan":                           (*reader).plan,
+	"rm -rf state":                           func(*reader, string) {}, // each of the others does it at its end
 	"pillion drain":                          (*reader).drain,
 	"bin/pillion group " + ofWords:           (*reader).group,
 	"bin/pillion " + conformance:             (*reader).conformance,
