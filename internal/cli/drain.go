@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/pillion/pillion/internal/plan"
 )
 
 // dialWithin is how long a listener may take to accept a connection.
@@ -136,19 +138,12 @@ func drainAnswer(listen string, resp *http.Response) (string, error) {
 		if said.Tasks == 0 {
 			return fmt.Sprintf("drained in %v: there was no task to hand over", took), nil
 		}
-		return fmt.Sprintf("drained in %v: %s handed over", took, counted(said.Tasks, "task")), nil
+		return fmt.Sprintf("drained in %v: %s handed over", took, plan.Counted(said.Tasks, "task")), nil
 	case resp.StatusCode == http.StatusNotFound:
 		return "", fmt.Errorf("the sidecar at %s is too old to be drained this way: send it SIGTERM", listen)
 	default:
 		return "", fmt.Errorf("the sidecar at %s has not drained: %s", listen, said.Message)
 	}
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // lookup finds a variable in an environment.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/pillion/pillion/internal/plan"
 )
 
 const (
@@ -50,9 +52,9 @@ func (r groupReport) headline() string {
 	if r.AfterGeneration >= 0 {
 		state += fmt.Sprintf(", after generation %d", r.AfterGeneration)
 	}
-	line := fmt.Sprintf("group %s: %s: %s", r.Group, state, counted(len(r.Members), "member"))
+	line := fmt.Sprintf("group %s: %s: %s", r.Group, state, plan.Counted(len(r.Members), "member"))
 	if tasks, copies := r.tasks(); tasks > 0 {
-		line += fmt.Sprintf(", %s in %s, %s", counted(tasks, "task"), counted(len(r.Sets), "set"), counted(copies, "standby"))
+		line += fmt.Sprintf(", %s in %s, %s", plan.Counted(tasks, "task"), plan.Counted(len(r.Sets), "set"), plan.Counted(copies, "standby"))
 	}
 	return line
 }
@@ -94,7 +96,7 @@ func (r groupReport) columns(names map[string]string, width int) (string, bool) 
 		addresses = addresses && m.Address != ""
 		who := []string{names[m.ID], m.Address, m.Host, m.Rack}
 		for _, s := range m.sharesOrNone() {
-			rows = append(rows, append(slices.Clone(who), s.Set, dash(spans(s.Active)), dash(s.copies())))
+			rows = append(rows, append(slices.Clone(who), s.Set, dash(plan.Ranges(s.Active)), dash(s.copies())))
 			who = make([]string, len(who))
 		}
 	}
@@ -176,7 +178,7 @@ func (r groupReport) blocks(names map[string]string, width int) string {
 		text.WriteString(indented(strings.Join(who, "  "), width) + "\n")
 		for _, s := range m.Shares {
 			text.WriteString("  " + s.Set + "\n")
-			for _, list := range []string{"active " + dash(spans(s.Active)), "standby " + dash(s.copies())} {
+			for _, list := range []string{"active " + dash(plan.Ranges(s.Active)), "standby " + dash(s.copies())} {
 				text.WriteString("    " + strings.Join(wrap(list, max(listWidth, width-6)), "\n      ") + "\n")
 			}
 		}
@@ -203,7 +205,7 @@ func (r groupReport) notes(names map[string]string) (notes []string) {
 		if w.by != "" {
 			why = names[w.by] + " has to let go first"
 		}
-		notes = append(notes, fmt.Sprintf("waits: %s %s: %s", w.set, spans(waits[w]), why))
+		notes = append(notes, fmt.Sprintf("waits: %s %s: %s", w.set, plan.Ranges(waits[w]), why))
 	}
 	for _, s := range r.Sets {
 		if s.Partitions == 0 {
@@ -247,28 +249,10 @@ func (s reportShare) copies() string {
 		if s.Standby[i].Lag >= 0 {
 			lag = strconv.FormatInt(s.Standby[i].Lag, 10)
 		}
-		parts = append(parts, spans(same)+" ("+lag+")")
+		parts = append(parts, plan.Ranges(same)+" ("+lag+")")
 		i = j
 	}
 	return strings.Join(parts, ", ")
-}
-
-// spans writes sorted numbers as 0-3,7.
-func spans(list []int32) string {
-	var parts []string
-	for i := 0; i < len(list); {
-		j := i
-		for j+1 < len(list) && list[j+1] == list[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(int(list[i]))
-		if j > i {
-			part += "-" + strconv.Itoa(int(list[j]))
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }
 
 func dash(s string) string {

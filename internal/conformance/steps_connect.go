@@ -51,11 +51,6 @@ type connectStep struct {
 
 // doConnect waits for a connection, checks the handshake and hello, and answers welcome.
 func doConnect(p *player, s connectStep) error {
-	if p.worker == nil {
-		if err := doStart(p, startStep{}); err != nil {
-			return err
-		}
-	}
 	h, err := p.knock(s.AfterMS)
 	if err != nil {
 		return err
@@ -77,8 +72,13 @@ func doConnect(p *player, s connectStep) error {
 	return c.greet()
 }
 
-// knock waits for a handshake and leaves it unanswered.
+// knock waits for a handshake of the worker, which it starts when nobody has, and leaves it unanswered.
 func (p *player) knock(afterMS int64) (*handshake, error) {
+	if p.worker == nil {
+		if err := doStart(p, startStep{}); err != nil {
+			return nil, err
+		}
+	}
 	p.leaving = p.worker != nil && !p.worker.over
 	defer func() { p.leaving = false }()
 	err := p.until("a connection", func() bool { return p.knocking != nil || p.worker != nil && p.worker.over })
@@ -104,11 +104,6 @@ type refuseStep struct {
 
 // doRefuse sends the next handshake away.
 func doRefuse(p *player, s refuseStep) error {
-	if p.worker == nil {
-		if err := doStart(p, startStep{}); err != nil {
-			return err
-		}
-	}
 	h, err := p.knock(s.AfterMS)
 	if err != nil {
 		return err

@@ -48,12 +48,12 @@ func (r Result) lines(m assignor.Member) (active, standby []string) {
 	for _, set := range m.Sets {
 		a, s := given.Own(set.Sources)
 		if len(a) > 0 {
-			active = append(active, set.Key()+" "+ranges(a))
+			active = append(active, set.Key()+" "+Ranges(a))
 		}
 		if topics := changelogs(set); len(s) > 0 && len(topics) > 0 {
-			standby = append(standby, strings.Join(topics, ",")+" "+ranges(s))
+			standby = append(standby, strings.Join(topics, ",")+" "+Ranges(s))
 		} else if len(s) > 0 {
-			standby = append(standby, set.Key()+" "+ranges(s)+" (no tables)")
+			standby = append(standby, set.Key()+" "+Ranges(s)+" (no tables)")
 		}
 	}
 	return active, standby
@@ -100,11 +100,12 @@ func (r Result) summary() string {
 	if r.next {
 		what = "next generation"
 	}
-	return fmt.Sprintf("%s: %s in %s on %s, %s each; %s, %s", what, count(int(tasks), "task"), count(sets, "set"),
-		count(len(r.in.Members), "member"), count(r.in.Options.Replicas, "standby"), count(r.Moves.Active, "active move"), count(r.Moves.Cold, "cold start"))
+	return fmt.Sprintf("%s: %s in %s on %s, %s each; %s, %s", what, Counted(int(tasks), "task"), Counted(sets, "set"),
+		Counted(len(r.in.Members), "member"), Counted(r.in.Options.Replicas, "standby"), Counted(r.Moves.Active, "active move"), Counted(r.Moves.Cold, "cold start"))
 }
 
-func count(n int, what string) string {
+// Counted is a number with its word: 1 task, 2 tasks.
+func Counted(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
@@ -128,10 +129,10 @@ func (r Result) waits() []string {
 	}
 	var lines []string
 	for key, list := range partitions {
-		where := key.Set + " " + ranges(list)
+		where := key.Set + " " + Ranges(list)
 		switch {
 		case key.Source != "":
-			lines = append(lines, fmt.Sprintf("waits: source %s %s is read by nobody, because the task's active does not declare it", key.Source, ranges(list)))
+			lines = append(lines, fmt.Sprintf("waits: source %s %s is read by nobody, because the task's active does not declare it", key.Source, Ranges(list)))
 		case key.Table != "":
 			lines = append(lines, fmt.Sprintf("waits: %s for a member that declares %s and all other tables of the task", where, key.Table))
 		case key.For == "":
@@ -156,7 +157,7 @@ func (r Result) warms() []string {
 	}
 	var lines []string
 	for key, list := range partitions {
-		where := key.Set + " " + ranges(list)
+		where := key.Set + " " + Ranges(list)
 		if key.Later {
 			lines = append(lines, fmt.Sprintf("waits: %s warms up at %s later, when fewer copies are being made; until then with %s", where, key.To, key.From))
 		} else {
@@ -207,7 +208,7 @@ func (r Result) gains() map[string][]string {
 		for _, w := range slices.SortedFunc(maps.Keys(lists), func(a, b where) int {
 			return cmp.Or(cmp.Compare(a.set, b.set), boolInt(a.cold)-boolInt(b.cold))
 		}) {
-			line := w.set + " " + ranges(lists[w])
+			line := w.set + " " + Ranges(lists[w])
 			if w.cold {
 				line += " (cold)"
 			}
@@ -217,8 +218,8 @@ func (r Result) gains() map[string][]string {
 	return gains
 }
 
-// ranges writes partition numbers as 0-3,7.
-func ranges(partitions []int32) string {
+// Ranges writes partition numbers, sorted and each once, as 0-3,7.
+func Ranges(partitions []int32) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(partitions)))
 	var runs []string
 	for i := 0; i < len(sorted); {
