@@ -12,7 +12,7 @@ import sys
 
 from figures import Window
 
-import pillion
+import pillion.client as pillion
 
 
 async def main() -> None:

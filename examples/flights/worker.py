@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-import pillion
+import pillion.client as pillion
 
 PREFIX = os.environ["DEMO_PREFIX"]
 STATE = Path(os.environ["DEMO_STATE"])

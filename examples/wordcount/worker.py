@@ -3,7 +3,7 @@
 Each partition counts its own lines: those of one key are counted together.
 """
 
-import pillion
+import pillion.client as pillion
 
 
 async def main() -> None:

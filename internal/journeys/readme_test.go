@@ -178,7 +178,7 @@ func (r *reader) install(string) {
 	venv := filepath.Join(r.t.TempDir(), "venv")
 	r.in(checkout(), nil, python(r.t), "-m", "venv", venv)
 	r.in(checkout(), nil, venv+"/bin/pip", "install", "--quiet", "--disable-pip-version-check", "./clients/python")
-	r.in(r.t.TempDir(), nil, venv+"/bin/python", "-c", "import pillion; pillion.connect(sets=[pillion.Set('s', ['in'], ['t'])])")
+	r.in(r.t.TempDir(), nil, venv+"/bin/python", "-c", "import pillion.client as pillion; pillion.connect(sets=[pillion.Set('s', ['in'], ['t'])])")
 }
 
 // image does what the Dockerfile does to make the program: it must be static.

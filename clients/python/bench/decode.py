@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pillion import MemoryStore, SqliteStore
 from pillion._batch import Batch
 from pillion._encode import Record as Row
 from pillion._encode import cut, encode
 from pillion._frames import RESTORE, parse
 from pillion._tasks import Task
+from pillion.client import MemoryStore, SqliteStore
 
 TASK = Task("bench/0", "bench", 0, "active", 1, {}, {}, {})
 ROUNDS = 7

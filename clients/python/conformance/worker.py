@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-import pillion
+import pillion.client as pillion
 
 HERE = Path(os.environ["PILLION_CONFORMANCE_DIR"])
 TABLES = os.environ["PILLION_CONFORMANCE_JOB"] == "tables"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import pillion
+import pillion.client as pillion
 from pillion import _messages as m
 from pillion._declare import declare
 

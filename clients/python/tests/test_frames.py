@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pillion import CommitRejected, FrameError, Record
 from pillion._batch import Batch
 from pillion._encode import cut, encode, writes
 from pillion._frames import RECORDS, RESTORE, WRITES, parse
 from pillion._tasks import Task
+from pillion.client import CommitRejected, FrameError, Record
 
 TASK = Task("t/3", "t", 3, "active", 1, {}, {}, {})
 PART = st.none() | st.binary(max_size=12)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pillion import MessageError
 from pillion._json import decode, encode
 from pillion._messages import BY_TYPE
+from pillion.client import MessageError
 from spec import SPEC, load
 
 JSON = st.recursive(

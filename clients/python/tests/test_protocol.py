@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pillion import CommitStale, PillionError, ProtocolError, UsageError, events
 from pillion import _json as codec
 from pillion import _messages as m
+from pillion import events
 from pillion._encode import encode
 from pillion._frames import RECORDS, RESTORE, WRITES
 from pillion._protocol import Protocol
 from pillion._queue import EventQueue
 from pillion._tasks import TRANSITIONS, On, State, Task
+from pillion.client import CommitStale, PillionError, ProtocolError, UsageError
 from pillion.errors import ConnectionLost
 
 WELCOME = m.Welcome(

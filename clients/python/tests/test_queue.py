@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pillion import Task
 from pillion import events as ev
 from pillion._queue import EventQueue, useless_after_end
+from pillion.client import Task
 
 
 def task(name: str, epoch: int) -> Task:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import pillion
+import pillion.client as pillion
 from pillion.stores._sqlite import safe_name
 from pillion.testing import store_conformance
 from pillion.testing._conformance import conformance_task, restore_batch
@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_crash_leaves_rows_and_checkpoint_together(tmp_path: Path) -> None:
     program = f"""
 import os, signal, sys
-import pillion
+import pillion.client as pillion
 from pillion.testing._conformance import restore_batch
 store = pillion.SqliteStore({str(tmp_path / "f")!r}, "t")
 store.apply_commit({{b"a": b"1"}}, "v1:1")

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-import pillion
+import pillion.client as pillion
 from aio import run
 from pillion import _messages as m
 from pillion.testing import FakeCommit, FakeSidecar, FakeTask, FakeWorker

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pillion import Located, LocateError, Record, _frames, _json, events
+from pillion import _frames, _json, events
 from pillion import _messages as m
 from pillion._closing import verdict
 from pillion._commits import Committed, Outcome
@@ -18,6 +18,7 @@ from pillion._locate import Answer
 from pillion._protocol import Protocol
 from pillion._queue import EventQueue
 from pillion._tasks import Task
+from pillion.client import Located, LocateError, Record
 from pillion.errors import CommitStale, ConnectionLost, PillionError
 from pillion.stores import MemoryStore
 from spec import SPEC, raw

@@ -6,7 +6,7 @@ Uses the connection itself, without Tables: all of what a record is goes through
 import json
 import os
 
-import pillion
+import pillion.client as pillion
 
 SOURCE = os.environ["JOB_IN"]
 OUTPUT = os.environ["JOB_OUT"]

@@ -15,7 +15,7 @@ import signal
 import time
 from pathlib import Path
 
-import pillion
+import pillion.client as pillion
 
 SOURCE = os.environ["JOB_IN"]
 OUTPUT = os.environ["JOB_OUT"]

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 
-import pillion
+import pillion.client as pillion
 
 SOURCE = os.environ["JOB_IN"]
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-import pillion
+import pillion.client as pillion
 
 TOPIC, ADDRESS = sys.argv[1:]
 

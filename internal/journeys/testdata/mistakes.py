@@ -7,7 +7,7 @@ stdout tells where it is; stderr has what a user would read, and nothing else.
 import json
 import os
 
-import pillion
+import pillion.client as pillion
 from pillion import _connection
 
 DECLARE = json.loads(os.environ["DECLARE"])

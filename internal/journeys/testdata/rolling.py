@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-import pillion
+import pillion.client as pillion
 
 SOURCES = os.environ["JOB_SOURCES"].split(",")
 TABLES = os.environ["JOB_TABLES"].split(",")
