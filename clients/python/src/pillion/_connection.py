@@ -15,7 +15,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from . import _codes
@@ -28,7 +27,7 @@ from ._commits import Changelog, Committed, Outcome, Outputs
 from ._dial import dial, read_token, unreachable
 from ._locate import Answer, Located
 from ._notice import logger, notice
-from ._options import Options, running
+from ._options import Options, Socket, running
 from ._protocol import VERSION, Protocol
 from ._queue import EventQueue
 from ._tasks import Task
@@ -70,7 +69,7 @@ class Connection:
         self._arrived = asyncio.Event()  # something for user code
         self._outgoing = asyncio.Event()  # something for the writer
         self._flushed = asyncio.Event()  # nothing for the writer
-        self._websocket: ClientConnection | None = None
+        self._websocket: Socket | None = None
         self._stopping = False
         self._closing = False
         self._end: PillionError | None = None
@@ -285,15 +284,19 @@ class Connection:
             pause = min(_codes.RECONNECT_FIRST_MS << min(attempt, 10), _codes.RECONNECT_MAX_MS)
             await asyncio.sleep(pause / 1000 * random.uniform(0.8, 1.2))
 
-    async def _dial(self) -> ClientConnection:
+    async def _dial(self) -> Socket:
         options = self._options
         left = self._left()
-        websocket = await dial(
-            options.where,
-            read_token(options.token),
-            options.max_frame,
-            5.0 if left is None else max(0.1, min(5.0, left)),
-        )
+        websocket: Socket
+        if options.dial is not None:
+            websocket = await options.dial()
+        else:
+            websocket = await dial(
+                options.where,
+                read_token(options.token),
+                options.max_frame,
+                5.0 if left is None else max(0.1, min(5.0, left)),
+            )
         self._connected_once = True
         self._noticed = False
         return websocket
@@ -320,7 +323,7 @@ class Connection:
                 pause = min(pause, NOTICE_AFTER - waited)
         await asyncio.sleep(pause)
 
-    async def _serve(self, websocket: ClientConnection) -> PillionError:
+    async def _serve(self, websocket: Socket) -> PillionError:
         """Serve one connection to its end and say what the end means."""
         protocol = self._protocol = Protocol(self._hello(), self._queue)
         self._websocket = websocket
@@ -342,7 +345,7 @@ class Connection:
             self._arrived.set()
         return end
 
-    async def _read(self, websocket: ClientConnection, protocol: Protocol) -> PillionError:
+    async def _read(self, websocket: Socket, protocol: Protocol) -> PillionError:
         try:
             while True:
                 data = await websocket.recv()
@@ -375,7 +378,7 @@ class Connection:
         else:
             notice(sentence(waiting.message or "the sidecar waits", waiting.code))
 
-    async def _write(self, websocket: ClientConnection, protocol: Protocol) -> None:
+    async def _write(self, websocket: Socket, protocol: Protocol) -> None:
         with contextlib.suppress(ConnectionClosed):
             while True:
                 message = protocol.next_outgoing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,6 +19,27 @@ class Stoppable(Protocol):
         ...
 
 
+class Socket(Protocol):
+    """What a connection needs of a websocket, with the exceptions of the websockets package."""
+
+    async def recv(self) -> str | bytes:
+        """Give the next message. Raises ConnectionClosed."""
+        ...
+
+    async def send(self, message: str | bytes, /) -> None:
+        """Send a text or binary message. Raises ConnectionClosed."""
+        ...
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close; wait for the other side's answer, but not for ever."""
+        ...
+
+
+Dial = Callable[[], Awaitable[Socket]]
+dialling: ContextVar[Dial | None] = ContextVar("pillion_dialling", default=None)
+"""How connections that are made in this context get their websocket; None: from the network."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Everything that connect() takes."""
@@ -32,6 +54,8 @@ class Options:
     connect_timeout: float | None
     replicas: int | None = None
     advertise: str = ""
+    dial: Dial | None = field(default_factory=dialling.get)
+    """Takes the place of the network in tests. Raises ConnectError like it."""
 
 
 @dataclass(slots=True)
