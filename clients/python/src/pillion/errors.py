@@ -20,6 +20,7 @@
     │   ├── CommitAborted        nothing of it is or will be visible
     │   ├── CommitStale          its epoch is over; nothing of it is or will be visible
     │   └── CommitUnknown        how it ended cannot be told
+    ├── SerdeError               bytes that are not what a serde reads, a value it cannot write
     ├── LocateError              it cannot be told where a key is
     └── StoreError               a store cannot be opened, read or written
         └── StoreCorrupt         its file was damaged and has been set aside
@@ -173,6 +174,12 @@ class CommitUnknown(CommitError):
     """How the commit ended cannot be told. Its records come again if it did not land."""
 
     retriable = True
+
+
+class SerdeError(PillionError):
+    """A value cannot be encoded, or bytes cannot be decoded. It says why, not where."""
+
+    code = "serde"
 
 
 class LocateError(PillionError):

@@ -1,0 +1,255 @@
+"""From a Python type to its Kind; what is not understood is refused in words, at declaration."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
+from uuid import UUID
+
+from . import _any, _code, _kind
+from ._hints import bare, hints_of, is_typed_dict, library_of
+from ._kind import Kind
+from ._text import Wrong
+from ._typeddict import typed_dict
+
+_ADVICE = {
+    "bytes": "JSON has no bytes; use str, or a Serde of your own",
+    "complex": "JSON has no complex numbers",
+    "Sequence": "write list[X] or tuple[X, ...]",
+    "Mapping": "write dict[str, X]",
+    "time": "write str",
+    "timedelta": "write float (seconds)",
+}
+
+
+class Foreign(Exception):
+    """A type that belongs to a library which reads and writes JSON itself."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(library)
+        self.library = library
+
+
+class Builder:
+    """Makes kinds, each dataclass once. untyped: whether any JSON may stand somewhere in it.
+
+    Raises Wrong for what it refuses, Foreign for what is not its affair.
+    """
+
+    def __init__(self, *, canonical: bool) -> None:
+        self.canonical = canonical
+        self.untyped = False
+        self._made: dict[Any, Kind] = {}
+        integer = _kind.EXACT if canonical else _kind.INT
+        self._leaves: dict[Any, Kind] = {
+            str: _kind.STR,
+            bool: _kind.BOOL,
+            int: integer,
+            float: _kind.FLOAT,
+            None: _kind.NULL,
+            NoneType: _kind.NULL,
+            datetime: _kind.DATETIME,
+            date: _kind.DATE,
+            UUID: _kind.UUID_,
+            Decimal: _kind.DECIMAL,
+        }
+        self._integer = _any.exact if canonical else _any.integer
+
+    def kind(self, hint: Any) -> Kind:
+        """Make the kind of a type."""
+        hint = bare(hint)
+        origin, args = get_origin(hint), get_args(hint)
+        if hint is Decimal and self.canonical:
+            raise Wrong("is Decimal, which has no canonical form: 1.0 equals 1.00; use str")
+        if self._is_leaf(hint):
+            return self._leaves[hint]
+        if hint is Any or hint is object:
+            return self._any()
+        if origin in (Union, UnionType):
+            return self._union(args)
+        if origin is Literal:
+            return self._literal(args)
+        if hint is list or origin is list:
+            return self._list(args)
+        if hint is dict or origin is dict:
+            return self._dict(args)
+        if origin is tuple:
+            return self._tuple(args)
+        if origin in (set, frozenset):
+            return self._set(origin, args)
+        if library := library_of(hint):
+            raise Foreign(library)
+        if isinstance(hint, type):
+            return self._class(cast("type[Any]", hint))
+        raise _refused(hint)
+
+    def _is_leaf(self, hint: Any) -> bool:
+        try:
+            return hint in self._leaves
+        except TypeError:
+            return False
+
+    def _class(self, hint: type[Any]) -> Kind:
+        if issubclass(hint, enum.Enum):
+            return self._enum(hint)
+        if dataclasses.is_dataclass(hint):
+            return self._dataclass(hint)
+        if is_typed_dict(hint):
+            return self._once(hint, lambda kind: typed_dict(self, hint, kind))
+        raise _refused(hint)
+
+    def _any(self) -> Kind:
+        self.untyped = True
+        write = _any.writer(canonical=self.canonical)
+        tokens = frozenset(_kind.TOKENS.values())
+        return Kind("any JSON", tokens, (object,), lambda found: found, write)
+
+    def _list(self, args: tuple[Any, ...]) -> Kind:
+        item = self._any() if not args else self.under("[]", args[0])
+        name = f"list[{item.name}]"
+        texts = _code.write_items(item, name, list)
+        return Kind(
+            name,
+            frozenset(("list",)),
+            (list,),
+            _code.read_list(item, name),
+            lambda value: f"[{','.join(texts(value))}]",
+        )
+
+    def _dict(self, args: tuple[Any, ...]) -> Kind:
+        key = _kind.STR if not args else self.under("{}", args[0])
+        item = self._any() if not args else self.under("{}", args[1])
+        if key.tokens == frozenset(("int",)):
+            key = _kind.as_name(key)
+        if key.tokens != frozenset(("str",)) or (self.canonical and key is not _kind.STR):
+            also = "" if self.canonical else ", int, Enum of str, UUID, date or datetime"
+            raise Wrong(f"is a dict with keys of {key.name}: JSON has names, so str{also}")
+        name = f"dict[{key.name}, {item.name}]"
+        sort = _any.sort if self.canonical else None
+        return Kind(
+            name,
+            frozenset(("object",)),
+            (dict,),
+            _code.read_dict(key, item, name),
+            _code.write_dict(key, item, name, sort),
+        )
+
+    def _tuple(self, args: tuple[Any, ...]) -> Kind:
+        if len(args) == 2 and args[1] is Ellipsis:
+            item = self.under("[]", args[0])
+            name = f"tuple[{item.name}, ...]"
+            read, texts = _code.read_list(item, name), _code.write_items(item, name, tuple)
+            return Kind(
+                name,
+                frozenset(("list",)),
+                (tuple,),
+                lambda found: tuple(read(found)),
+                lambda value: f"[{','.join(texts(value))}]",
+            )
+        kinds = [self.under(f"[{i}]", each) for i, each in enumerate(args)]
+        return _kind.fixed(kinds)
+
+    def _set(self, holder: type, args: tuple[Any, ...]) -> Kind:
+        item = self.under("[]", args[0])
+        name = f"{holder.__name__}[{item.name}]"
+        if not item.scalar:
+            raise Wrong(f"is {name}: items of a set must be single values; use list")
+        read, texts = _code.read_list(item, name), _code.write_items(item, name, holder)
+        return Kind(
+            name,
+            frozenset(("list",)),
+            (holder,),
+            lambda found: holder(read(found)),
+            # Sorted: equal sets have equal bytes, whatever their history.
+            lambda value: f"[{','.join(sorted(texts(value)))}]",
+        )
+
+    def _union(self, args: tuple[Any, ...]) -> Kind:
+        left = [each for each in args if each is not NoneType]
+        kinds: list[Kind] = []
+        if int in left and float in left:
+            left = [each for each in left if each not in (int, float)]
+            kinds.append(_kind.int_or_float(self._leaves[int]))
+        kinds += [self.kind(each) for each in left]
+        seen: dict[str, Kind] = {}
+        for kind in kinds:
+            for token in kind.tokens:
+                if token in seen:
+                    both = f"{seen[token].name} and {kind.name}"
+                    raise Wrong(f"is a union of {both}, which JSON cannot tell apart")
+                seen[token] = kind
+        made = kinds[0] if len(kinds) == 1 else _kind.union(kinds)
+        if len(left) == len(args) or "null" in made.tokens:
+            return made
+        return _kind.optional(made)
+
+    def _literal(self, args: tuple[Any, ...]) -> Kind:
+        for each in args:
+            if each.__class__ not in (str, int, bool, NoneType):
+                raise Wrong(f"is a Literal of {type(each).__name__}: use str, int, bool or None")
+        name = f"Literal[{', '.join(map(repr, args))}]"
+        return _kind.one_of(name, [(each, each) for each in args], self._integer)
+
+    def _enum(self, hint: type[enum.Enum]) -> Kind:
+        values = [(member.value, member) for member in hint]
+        if issubclass(hint, enum.Flag) or not values:
+            raise Wrong(f"is {hint.__name__}, a Flag or an Enum without members; use int or str")
+        for value, _ in values:
+            if value.__class__ not in (str, int):
+                raise Wrong(f"is {hint.__name__}, an Enum of other values than str and int")
+        return _kind.one_of(hint.__name__, values, self._integer)
+
+    def _dataclass(self, hint: type) -> Kind:
+        return self._once(hint, lambda kind: self._fill_dataclass(hint, kind))
+
+    def _once(self, hint: type, fill: Callable[[Kind], None]) -> Kind:
+        """Make the kind of a class once; in a class that holds itself it is not whole yet."""
+        if hint in self._made:
+            return self._made[hint]
+        kind = Kind(
+            hint.__name__,
+            frozenset(("object",)),
+            (hint,),
+            lambda found: kind.read(found),
+            lambda value: kind.write(value),
+        )
+        self._made[hint] = kind
+        fill(kind)
+        return kind
+
+    def _fill_dataclass(self, hint: type, kind: Kind) -> None:
+        hints = hints_of(hint)
+        parts: list[_code.Part] = []
+        for field in dataclasses.fields(hint):
+            if not field.init:
+                raise Wrong(f"is init=False in {hint.__name__}: it could not be read").under(
+                    field.name
+                )
+            default, factory = (
+                _code.MISSING if each is dataclasses.MISSING else each
+                for each in (field.default, cast("Any", field.default_factory))
+            )
+            part = self.under(field.name, hints[field.name])
+            keyword = field.kw_only is True
+            parts.append(_code.Part(field.name, part, default, factory, keyword))
+        kind.read = _code.read_object(hint, parts)
+        written = sorted(parts, key=lambda part: _any.order(part.name))
+        kind.write = _code.write_object(hint, written if self.canonical else parts)
+
+    def under(self, part: str, hint: Any) -> Kind:
+        """Make the kind of a part; what is refused names it."""
+        try:
+            return self.kind(hint)
+        except Wrong as error:
+            raise error.under(part) from None
+
+
+def _refused(hint: Any) -> Wrong:
+    name = hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")
+    advice = _ADVICE.get(getattr(hint, "__name__", ""), "see `json` for those that it does")
+    return Wrong(f"is {name}, which JSON does not know here: {advice}")

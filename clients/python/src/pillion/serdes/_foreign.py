@@ -1,0 +1,85 @@
+"""Types of pydantic and msgspec, which read and write JSON themselves.
+
+Neither is imported unless the program has: a type of theirs is how we come here. Their JSON is
+compact UTF-8 too, but numbers may be written in another form (`1.0`). NaN, which both would
+quietly write as null, is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import SerdeError
+from . import _any
+from ._text import Wrong, utf8
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes], Any]
+
+
+def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
+    """Make what encodes and decodes a type of a library."""
+    dump, plain, load = _pydantic(of) if library == "pydantic" else _msgspec(of)
+    write = _any.writer(canonical=canonical)
+    only = of if isinstance(of, type) else None
+
+    def encode(value: Any) -> bytes:
+        if only is not None and value.__class__ is not only:
+            raise SerdeError(f"the value must be {only.__name__}, not {type(value).__name__}")
+        try:
+            if canonical:
+                return utf8(write(plain(value)))
+            data = dump(value)
+            if b"null" in data:
+                write(plain(value))  # it may stand for NaN
+        except SerdeError:
+            raise
+        except Wrong as error:
+            raise error.error("the value") from None
+        except Exception as error:
+            raise SerdeError(f"the value is refused by {library}: {_why(error)}") from error
+        return data
+
+    def decode(data: bytes) -> Any:
+        try:
+            return load(data)
+        except Exception as error:
+            raise SerdeError(f"the JSON is refused by {library}: {_why(error)}") from error
+
+    return encode, decode
+
+
+def _pydantic(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
+    adapter = importlib.import_module("pydantic").TypeAdapter(of)
+    # warnings: what does not fit its field. round_trip: without what is computed.
+    same = {"by_alias": True, "round_trip": True, "warnings": "error"}
+
+    def dump(value: Any) -> bytes:
+        data: bytes = adapter.dump_json(value, **same)
+        return data
+
+    def plain(value: Any) -> Any:
+        return adapter.dump_python(value, mode="json", **same)
+
+    return dump, plain, adapter.validate_json
+
+
+def _msgspec(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
+    msgspec = importlib.import_module("msgspec")
+
+    def plain(value: Any) -> Any:
+        return msgspec.to_builtins(value, str_keys=True)
+
+    return msgspec.json.Encoder().encode, plain, msgspec.json.Decoder(of).decode
+
+
+def _why(error: Exception) -> str:
+    """Say the first thing that is wrong, in one line."""
+    errors = getattr(error, "errors", None)
+    if callable(errors):
+        found: Any = errors()
+        where = ".".join(str(part) for part in found[0]["loc"])
+        return f"{where}: {found[0]['msg']}" if where else str(found[0]["msg"])
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

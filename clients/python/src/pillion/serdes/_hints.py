@@ -1,0 +1,44 @@
+"""Type hints, looked at."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from ._text import Wrong
+
+
+def library_of(hint: Any) -> str:
+    """Name the library of a class, if it is one that brings its own JSON; else give ""."""
+    if isinstance(hint, type):
+        for name, base in (("pydantic", "BaseModel"), ("msgspec", "Struct")):
+            found = getattr(sys.modules.get(name), base, None)
+            if isinstance(found, type) and issubclass(hint, found):
+                return name
+    return ""
+
+
+def is_typed_dict(hint: Any) -> bool:
+    """Whether it is a TypedDict, that of typing_extensions too."""
+    return hasattr(hint, "__required_keys__")
+
+
+def hints_of(hint: type) -> dict[str, Any]:
+    """Give the types of a class's fields, names resolved."""
+    try:
+        return get_type_hints(hint, localns={hint.__name__: hint}, include_extras=True)
+    except Exception as error:
+        raise Wrong(f"is {hint.__name__}, whose types cannot be told: {error}") from None
+
+
+def bare(hint: Any) -> Any:
+    """Take off Annotated, NewType and the names of `type X = ...`."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":
+            hint = hint.__value__
+        else:
+            return hint

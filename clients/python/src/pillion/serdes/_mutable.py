@@ -1,0 +1,56 @@
+"""Whether a value of a type may be changed in place; if so, a table encodes it again at commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from datetime import date, datetime
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
+from uuid import UUID
+
+from ._hints import bare, hints_of, library_of
+
+_FIXED = {str, bytes, int, float, bool, NoneType, None, datetime, date, UUID, Decimal}
+
+
+def may_change(hint: Any) -> bool:
+    """Say so of a type. What is not known to be fixed may change."""
+    return not _fixed(hint, set())
+
+
+def _fixed(hint: Any, within: set[Any]) -> bool:
+    hint = bare(hint)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return True
+    if origin in (Union, UnionType, tuple, frozenset):
+        return all(each is Ellipsis or _fixed(each, within) for each in args)
+    if not isinstance(hint, type):
+        return False
+    if hint in _FIXED or issubclass(hint, enum.Enum) or hint in within:
+        return True
+    return all(_fixed(each, within | {hint}) for each in _frozen_fields(cast("type[Any]", hint)))
+
+
+def _frozen_fields(hint: type[Any]) -> list[Any]:
+    """Give the types of the fields of a frozen class; of any other class what is not fixed."""
+    library = library_of(hint)
+    found = cast("Any", hint)
+    if library == "pydantic" and found.model_config.get("frozen"):
+        if found.model_config.get("extra") == "allow":
+            return [Any]
+        return [each.annotation for each in found.model_fields.values()]
+    frozen = (library == "msgspec" and found.__struct_config__.frozen) or (
+        dataclasses.is_dataclass(hint) and found.__dataclass_params__.frozen
+    )
+    if not frozen:
+        return [Any]
+    names: tuple[str, ...] = (
+        found.__struct_fields__
+        if library
+        else tuple(field.name for field in dataclasses.fields(found))
+    )
+    hints = hints_of(found)
+    return [hints[name] for name in names]
