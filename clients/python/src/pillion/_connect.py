@@ -60,7 +60,7 @@ def connect(
             window=window,
             max_frame=max_frame,
             name=name,
-            version=_version(),
+            version=version_of_client(),
             connect_timeout=connect_timeout,
             replicas=replicas,
             advertise=advertise,
@@ -68,7 +68,8 @@ def connect(
     )
 
 
-def _version() -> str:
+def version_of_client() -> str:
+    """The installed version of this package."""
     try:
         return version("pillion")
     except PackageNotFoundError:  # run from a checkout

@@ -104,11 +104,18 @@ class Connection:
         return self
 
     async def __anext__(self) -> Event:
+        return await self.next()
+
+    async def next(self, busy: Callable[[Event], bool] | None = None) -> Event:
+        """Wait for the next event. What busy matches stays, and all behind it of the same task.
+
+        Raises StopAsyncIteration at the end. After what busy says has changed, call wake().
+        """
         # One turn of the loop first, so that credit leaves and `lost` arrives in a tight loop.
         await asyncio.sleep(0)
         while not self._stopping:
             protocol = self._protocol
-            event = protocol.take() if protocol else None
+            event = protocol.take(busy) if protocol else None
             if event is not None:
                 self._outgoing.set()
                 return event
@@ -238,6 +245,10 @@ class Connection:
         self._protocol.locate(table, key, set, partition, done)
         self._outgoing.set()
         return await future
+
+    def wake(self) -> None:
+        """Let next() look again."""
+        self._arrived.set()
 
     def stop(self) -> None:
         """End the iteration at the next event: for shutting down. Events not taken are left."""
@@ -396,7 +407,7 @@ class Connection:
             versions=[VERSION],
             client=m.Software(options.name, options.version, "python"),
             max_frame=options.max_frame,
-            credit=m.Window(options.window, options.window),
+            credit=m.Window(options.ahead or options.window, options.window),
             group=options.declaration.group,
             level="standby",
             sets=options.declaration.sets,

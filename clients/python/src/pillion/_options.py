@@ -48,6 +48,7 @@ class Options:
     token: str | None
     declaration: Declaration
     window: int
+    """Bytes that the sidecar may send ahead on a stream; and on the connection, without ahead."""
     max_frame: int
     name: str
     version: str
@@ -56,6 +57,8 @@ class Options:
     advertise: str = ""
     dial: Dial | None = field(default_factory=dialling.get)
     """Takes the place of the network in tests. Raises ConnectError like it."""
+    ahead: int = 0
+    """Bytes that it may send ahead on the connection; 0: as on a stream."""
 
 
 @dataclass(slots=True)

@@ -274,12 +274,12 @@ class Protocol:
 
     # -- what user code says --------------------------------------------------------------------
 
-    def take(self) -> ev.Event | None:
-        """Take the next event. Its bytes are granted anew."""
+    def take(self, busy: Callable[[ev.Event], bool] | None = None) -> ev.Event | None:
+        """Take the next event, or the next that is not busy. Its bytes are granted anew."""
         if self._hung:
             self._hung = False
             self.progress()
-        event = self.queue.take()
+        event = self.queue.take(busy)
         if isinstance(event, ev.Restore | ev.Records):
             self._took(event.batch, now=False)
         return event

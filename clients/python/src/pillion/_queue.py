@@ -51,13 +51,32 @@ class EventQueue:
         for event in going:
             dropped(event)
 
-    def take(self) -> ev.Event | None:
-        """Remove the first event; None when there is none."""
-        if not self._events:
+    def take(self, busy: Callable[[ev.Event], bool] | None = None) -> ev.Event | None:
+        """Remove the first event; None when there is none.
+
+        With busy, the first one that it does not match. INVARIANT: an event does not pass an
+        earlier one of its task that stays, unless it overtakes them all.
+        """
+        at = 0 if busy is None else self._first(busy)
+        if at >= len(self._events):
             return None
-        if self._overtaking:
+        event = self._events[at]
+        del self._events[at]
+        if at < self._overtaking:
             self._overtaking -= 1
-        return self._events.popleft()
+        return event
+
+    def _first(self, busy: Callable[[ev.Event], bool]) -> int:
+        waiting: set[str] = set()  # tasks of which an earlier event stays
+        for at, event in enumerate(self._events):
+            task = getattr(event, "task", None)
+            if task is not None and task.name in waiting:
+                continue
+            if not busy(event):
+                return at
+            if task is not None:
+                waiting.add(task.name)
+        return len(self._events)
 
 
 def useless_after_end(task: Task) -> Callable[[ev.Event], bool]:

@@ -12,7 +12,9 @@ INVARIANT: a commit ends by its answer, whether or not somebody still waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from heapq import merge
+from itertools import chain
 from types import TracebackType
 from typing import NamedTuple
 
@@ -25,6 +27,10 @@ from ._notice import logger
 from ._tasks import Task
 from .errors import CommitError, ConnectionLost, StoreError, UsageError
 from .stores import MemoryStores, Store, Stores
+
+
+def _key(row: tuple[bytes, bytes | None]) -> bytes:
+    return row[0]
 
 
 class TableView(MutableMapping[bytes, bytes]):
@@ -41,34 +47,41 @@ class TableView(MutableMapping[bytes, bytes]):
         self._sent: list[dict[bytes, bytes | None]] = []  # in commits on their way, oldest first
 
     def __getitem__(self, key: bytes) -> bytes:
-        value = self._find(key)
+        value = self.find(key)
         if value is None:
             raise KeyError(key)
         return value
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
-        self._write(key, value)
+        self.write(key, value)
 
     def __delitem__(self, key: bytes) -> None:
         if key not in self:
             raise KeyError(key)
-        self._write(key, None)
+        self.write(key, None)
 
     def __iter__(self) -> Iterator[bytes]:
-        over: dict[bytes, bytes | None] = {}
-        for layer in (*self._sent, self._overlay):
-            over.update(layer)
-        for key, _ in self.store.items():
-            if key not in over:
-                yield key
-        for key, value in over.items():
-            if value is not None:
-                yield key
+        return (key for key, _ in self.scan())
+
+    def scan(
+        self, over: Mapping[bytes, bytes | None] | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """All rows, in the order of keys where the store has one; over lies over them all."""
+        top: dict[bytes, bytes | None] = {}
+        for layer in (*self._sent, self._overlay, over or {}):
+            top.update(layer)
+        stored = (row for row in self.store.items() if row[0] not in top)
+        if getattr(self.store, "ordered", False):
+            found = merge(stored, sorted(top.items(), key=_key), key=_key)
+        else:
+            found = chain(stored, top.items())
+        return ((key, value) for key, value in found if value is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _write(self, key: bytes, value: bytes | None) -> None:
+    def write(self, key: bytes, value: bytes | None) -> None:
+        """Set or, with None, remove a row with the next commit."""
         if not self._writable:
             raise UsageError(f"table {self.name!r} is read-only; only its topic changes it")
         if type(key) is not bytes or (value is not None and type(value) is not bytes):
@@ -77,7 +90,8 @@ class TableView(MutableMapping[bytes, bytes]):
             )
         self._overlay[key] = value
 
-    def _find(self, key: bytes) -> bytes | None:
+    def find(self, key: bytes) -> bytes | None:
+        """The value of a key; None when there is none."""
         if key in self._overlay:
             return self._overlay[key]
         for layer in reversed(self._sent):
@@ -98,6 +112,17 @@ class TableView(MutableMapping[bytes, bytes]):
             self._overlay = {**layer, **self._overlay}
         elif layer:
             self.store.apply_commit(layer, checkpoint)
+
+
+async def outcome(sent: asyncio.Future[Committed]) -> Committed | None:
+    """Wait for a commit's end, as Tables.commit does. The commit goes on when this is cancelled."""
+    try:
+        return await asyncio.shield(sent)
+    except (CommitError, ConnectionLost) as error:
+        if not error.retriable:
+            raise
+        logger.info("%s", error)
+        return None
 
 
 class _Commit(NamedTuple):
@@ -191,10 +216,19 @@ class Tables:
         return self
 
     async def __anext__(self) -> ev.Event:
-        self._leave()
-        event = await self.conn.__anext__()
+        task, self._leaving = self._leaving, None
+        if task is not None:
+            self.release(task)
+        event = await self.next()
+        if isinstance(event, ev.Revoking):
+            self._leaving = event.task  # until user code has seen it, and made its last commit
+        return event
+
+    async def next(self, busy: Callable[[ev.Event], bool] | None = None) -> ev.Event:
+        """Wait for the next event, as Connection.next does. Revoking is answered with release()."""
+        event = await self.conn.next(busy)
         while isinstance(event, ev.Records) and self._of(event.task) is None:
-            event = await self.conn.__anext__()  # its store has failed; Lost is on its way
+            event = await self.conn.next(busy)  # its store has failed; Lost is on its way
         try:
             self._handle(event)
         except StoreError as error:
@@ -213,29 +247,34 @@ class Tables:
         """
         batch = of.batch if isinstance(of, ev.Records) else None if isinstance(of, Task) else of
         task = of if isinstance(of, Task) else of.task
-        mine = self._tasks.get(task.name)
-        if mine is None or mine.task is not task:
+        mine = self._of(task)
+        if mine is None:
             return None
+        return await outcome(self.send(task, mine.positions(batch), outputs=outputs))
+
+    def send(
+        self, task: Task, positions: Mapping[str, int], *, outputs: Outputs | None = None
+    ) -> asyncio.Future[Committed]:
+        """Begin a commit of these positions: next offsets by source. outcome() waits for its end.
+
+        Raises CommitRejected at once for what the sidecar would refuse: nothing has changed then.
+        """
+        mine = self._of(task)
+        if mine is None:
+            return self.conn.commit(task, positions)  # which says that its epoch is over
         layers = {name: table.begin_commit() for name, table in mine.tables.items()}
         changelog = {name: list(rows.items()) for name, rows in layers.items() if rows}
-        positions = mine.positions(batch)
         try:
             sent = self.conn.commit(task, positions, changelog=changelog, outputs=outputs)
         except BaseException:
             for name, layer in layers.items():
                 mine.tables[name].end_commit(layer, None)
             raise
-        mine.told(positions)
+        mine.told(dict(positions))
         made = _Commit(layers, sent)
         mine.commits.append(made)
         sent.add_done_callback(lambda _: self._settle(mine, made))
-        try:
-            return await asyncio.shield(sent)
-        except (CommitError, ConnectionLost) as error:
-            if not error.retriable:
-                raise
-            logger.info("%s", error)
-            return None
+        return sent
 
     def _settle(self, mine: _TaskTables, made: _Commit) -> None:
         """A commit has its answer."""
@@ -286,8 +325,6 @@ class Tables:
                 if tables := self._of(task):
                     tables.tables[table].store.wipe()
                     self.conn.opened(task, {table: None})
-            case ev.Revoking(task, _, _):
-                self._leaving = task
             case ev.Lost(task, _, _):
                 if self._of(task):
                     self._drop(task.name)
@@ -326,11 +363,8 @@ class Tables:
             now.tables[name] = TableView(name, table.store, writable=writable)
         return True
 
-    def _leave(self) -> None:
-        """Answer Revoking once user code has seen it, and has made its last commit."""
-        task, self._leaving = self._leaving, None
-        if task is None:
-            return
+    def release(self, task: Task) -> None:
+        """Answer Revoking: the last commit of the task was made. Its stores are closed."""
         if self._of(task):
             self._drop(task.name)
         self.conn.release(task)

@@ -27,7 +27,7 @@ def _fixed(hint: Any, within: set[Any]) -> bool:
         return True
     if origin in (Union, UnionType, tuple, frozenset):
         return all(each is Ellipsis or _fixed(each, within) for each in args)
-    if not isinstance(hint, type):
+    if hint is Any or not isinstance(hint, type):  # Any is a class itself
         return False
     if hint in _FIXED or issubclass(hint, enum.Enum) or hint in within:
         return True

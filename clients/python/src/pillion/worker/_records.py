@@ -1,0 +1,177 @@
+"""Typed records: what handlers get.
+
+A batch is decoded before its handler sees it, a column at a time. Records that do not decode are
+told apart one by one; what happens to them is the policy's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from .._batch import Batch as RawBatch
+from ._declared import Topic
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[K, V]):
+    """One record. A null key or value is None."""
+
+    key: K | None
+    value: V | None
+    offset: int
+    timestamp: int | None
+    """Milliseconds since 1970."""
+    headers: Sequence[tuple[str, bytes | None]]
+    """In order; a name may come more than once."""
+    topic: str
+    partition: int
+
+
+class Batch(Generic[K, V]):
+    """Records of one partition of one topic, in order. A null key or value is None.
+
+    Records that did not decode and were skipped are not in it.
+    """
+
+    __slots__ = ("_raw", "_rows", "keys", "values")
+
+    def __init__(
+        self, raw: RawBatch, keys: list[K | None], values: list[V | None], rows: Sequence[int]
+    ) -> None:
+        self._raw = raw
+        self._rows = rows  # where its records are in the frame
+        self.keys: list[K | None] = keys
+        """The key of each record."""
+        self.values: list[V | None] = values
+        """The value of each record."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}/{self.partition}"
+        return f"<Batch {where} [{self.base_offset}, {self.next_offset}) of {len(self)} records>"
+
+    def items(self) -> Iterator[tuple[K | None, V | None]]:
+        """Pairs of key and value, in order."""
+        return zip(self.keys, self.values, strict=True)
+
+    def records(self) -> Iterator[Record[K, V]]:
+        """The records one by one, with offset, timestamp and headers; items() is faster."""
+        for i, row in enumerate(self._rows):
+            yield record(self._raw, row, self.keys[i], self.values[i])
+
+    @property
+    def topic(self) -> str:
+        """The source topic."""
+        return self._raw.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition, which is the task's."""
+        return self._raw.task.partition
+
+    @property
+    def base_offset(self) -> int:
+        """The position before the batch."""
+        return self._raw.base_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The position after the batch, across gaps."""
+        return self._raw.next_offset
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offset of each record."""
+        offsets = self._raw.offsets
+        return [offsets[row] for row in self._rows]
+
+    @property
+    def timestamps(self) -> list[int] | None:
+        """Milliseconds since 1970 of each record, or None when there are none."""
+        stamps = self._raw.timestamps
+        return None if stamps is None else [stamps[row] for row in self._rows]
+
+    def headers(self, i: int) -> list[tuple[str, bytes | None]]:
+        """Headers of record i: ordered, repeated names kept. A value may be null or any bytes."""
+        return self._raw.headers(self._rows[i])
+
+    @property
+    def stale(self) -> bool:
+        """Whether the task has gone: nothing that follows from the batch can be committed."""
+        return self._raw.stale
+
+
+def record(raw: RawBatch, row: int, key: Any, value: Any) -> Record[Any, Any]:
+    """Make one record of a frame."""
+    stamps = raw.timestamps
+    stamp = None if stamps is None else stamps[row]
+    return Record(
+        key, value, raw.offsets[row], stamp, raw.headers(row), raw.topic, raw.task.partition
+    )
+
+
+class Undecodable(Exception):
+    """A key or value did not decode; __cause__ says why."""
+
+
+def decode_one(raw: RawBatch, row: int, topic: Topic[K, V]) -> Record[K, V]:
+    """Decode one record. Raises what the serde raises, with "key" or "value" before it."""
+    key = _decoded("key", topic.key.decode, raw.keys[row])
+    return record(raw, row, key, _decoded("value", topic.value.decode, raw.values[row]))
+
+
+def decode(raw: RawBatch, topic: Topic[K, V]) -> tuple[Batch[K, V], dict[int, Exception]]:
+    """Decode a batch. Records that do not decode are left out; why is told by row."""
+    try:
+        keys = _column(topic.key.decode, raw.keys)
+        values = _column(topic.value.decode, raw.values)
+    except Exception:
+        return _one_by_one(raw, topic)
+    return Batch(raw, keys, values, range(len(raw))), {}
+
+
+def _one_by_one(raw: RawBatch, topic: Topic[K, V]) -> tuple[Batch[K, V], dict[int, Exception]]:
+    bad: dict[int, Exception] = {}
+    keys: list[K | None] = []
+    values: list[V | None] = []
+    rows: list[int] = []
+    for row in range(len(raw)):
+        try:
+            key = _decoded("key", topic.key.decode, raw.keys[row])
+            value = _decoded("value", topic.value.decode, raw.values[row])
+        except Undecodable as error:
+            bad[row] = error
+            continue
+        keys.append(key)
+        values.append(value)
+        rows.append(row)
+    return Batch(raw, keys, values, rows), bad
+
+
+def cut(batch: Batch[K, V], row: int) -> Batch[K, V]:
+    """Keep the records before a row of the frame."""
+    n = sum(1 for each in batch._rows if each < row)  # pyright: ignore[reportPrivateUsage]
+    rows = batch._rows[:n]  # pyright: ignore[reportPrivateUsage]
+    return Batch(batch._raw, batch.keys[:n], batch.values[:n], rows)  # pyright: ignore[reportPrivateUsage]
+
+
+def _column(decode: Callable[[bytes], T], column: list[bytes | None]) -> list[T | None]:
+    return [None if data is None else decode(data) for data in column]
+
+
+def _decoded(what: str, decode: Callable[[bytes], T], data: bytes | None) -> T | None:
+    if data is None:
+        return None
+    try:
+        return decode(data)
+    except Exception as error:
+        why = getattr(error, "message", None) or " ".join(str(error).split()) or repr(error)
+        raise Undecodable(f"its {what} does not decode: {why}") from error

@@ -1,0 +1,355 @@
+"""One task epoch at work: batches to handlers, what they have done to commits.
+
+Flow: the runtime gives one batch at a time; the runner calls the handler, keeps what it has done as
+one unit, and commits what was kept when the interval is over. end() lets the unit in hand be
+finished, commits, and ends; lost() drops everything.
+
+INVARIANT: one handler at a time per task, whatever the epoch: a runner begins when its predecessor
+has ended.
+INVARIANT: a commit's positions and writes are those of whole units, in order; of a unit that
+failed nothing is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._batch import Batch as RawBatch
+from .._commits import Committed
+from .._encode import Record as RawRecord
+from .._notice import logger
+from .._tables import Tables
+from .._tasks import Task
+from ..errors import CommitError, ConnectionLost
+from ._clock import Clock
+from ._context import Context
+from ._declared import Output
+from ._declared import Tables as AnyTables
+from ._policy import (
+    DeadLetter,
+    Failure,
+    HandlerFailed,
+    OnError,
+    Stop,
+    Verdict,
+    dead_letter_headers,
+    describe,
+    verdict_of,
+)
+from ._records import Undecodable, cut, decode, decode_one
+from ._topology import Handler, SetPlan, Ticker
+from ._work import Work
+
+BREATH = 0.02  # seconds after which @app.each lets the event loop turn
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for every task of an app."""
+
+    commit_interval: float
+    """Seconds; 0: after each batch."""
+    on_error: OnError
+    outputs: tuple[Output[Any, Any], ...]
+
+
+class Runner:
+    """The work of one active task under one epoch."""
+
+    def __init__(
+        self,
+        task: Task,
+        plan: SetPlan,
+        work: Work,
+        tables: Tables,
+        policy: Policy,
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self.task = task
+        self.failure: BaseException | None = None
+        """Why it has ended, when that ends the program."""
+        self._plan = plan
+        self._work = work
+        self._tables = tables
+        self._policy = policy
+        self._clock = clock
+        self._changed = changed  # busy, failure
+        self._batch: RawBatch | None = None
+        self._ending = False
+        self._over = False  # the epoch is: nothing can be committed any more
+        self._woken = asyncio.Event()
+        self._positions = {topic: each.position for topic, each in task.sources.items()}
+        self._dirty_since: float | None = None  # something waits for a commit since then
+        self._sent: list[asyncio.Future[Committed]] = []
+        limits = tables.conn.welcome.limits
+        self._outstanding = min(2, limits.max_outstanding_commits)
+        self._room = limits.max_commit_bytes * 3 // 4
+        self._contexts: dict[Handler | Ticker, Context] = {}
+        self._ticks: dict[Ticker, float] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a batch in hand."""
+        return self._batch is not None
+
+    def give(self, batch: RawBatch) -> None:
+        """Hand it a batch. Only when it is not busy."""
+        self._batch = batch
+        self._woken.set()
+
+    def end(self) -> None:
+        """Finish the unit in hand, commit, end. Idempotent."""
+        self._ending = True
+        self._woken.set()
+
+    def lost(self) -> None:
+        """The epoch is over: drop everything. The handler in hand is waited for."""
+        self._over = True
+        self._woken.set()
+
+    async def run(self, before: asyncio.Task[None] | None) -> None:
+        """Work until the end; failure says whether it was a good one."""
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            now = self._clock.now()
+            self._ticks = {ticker: now + ticker.seconds for ticker in self._plan.tickers}
+            try:
+                await self._work_on()
+            except HandlerFailed as failed:
+                self.failure = failed  # and what was before it is committed first
+            await self._finish()
+        except Exception as error:
+            self.failure = self.failure or error
+        finally:
+            self._batch = None
+            self._changed()
+
+    async def _work_on(self) -> None:
+        while True:
+            self._ended()
+            if self._over or self._ending:
+                return
+            if self._batch is not None:
+                await self._handle(self._batch)
+                self._batch = None
+                self._changed()
+            elif ticker := self._ticked():
+                await self._tick(ticker)
+            elif self._due():
+                self._commit()
+            else:
+                await self._wait()
+
+    async def _finish(self) -> None:
+        while self._dirty_since is not None and not self._over:
+            if len(self._sent) >= self._outstanding:
+                await self._answer()
+            else:
+                self._commit()
+        while self._sent:
+            await self._answer()
+
+    async def _wait(self) -> None:
+        times = list(self._ticks.values())
+        if self._dirty_since is not None and len(self._sent) < self._outstanding:
+            times.append(self._dirty_since + self._policy.commit_interval)
+        timer = self._clock.call_at(min(times), self._woken.set) if times else None
+        await self._woken.wait()
+        self._woken.clear()
+        if timer is not None:
+            timer.cancel()
+
+    # -- units ----------------------------------------------------------------------------------
+
+    async def _handle(self, raw: RawBatch) -> None:
+        handler = self._plan.handlers[raw.topic]
+        if handler.each:
+            await self._each(raw, handler)
+        else:
+            await self._process(raw, handler)
+
+    async def _process(self, raw: RawBatch, handler: Handler) -> None:
+        batch, bad = decode(raw, handler.topic)
+        failed: HandlerFailed | None = None
+        end = raw.next_offset
+        for row, error in bad.items():
+            failure = self._failure(raw, row, error, decoding=True)
+            if failed := self._refuse(failure, raw, row, handler):
+                batch, end = cut(batch, row), raw.offsets[row]
+                break
+        size = 0
+        if batch or bad:
+            ctx = self._context(handler)
+            said = await self._call(lambda: handler.function(batch, ctx) if batch else None)
+            if self._over:
+                return
+            if isinstance(said, Exception):
+                first = next(iter(batch.offsets), raw.base_offset)
+                where = f"in the batch of {raw.topic}/{raw.task.partition} from offset {first}"
+                raise _failed(handler.name, where, said)
+            size = said
+        await self._keep(size, {raw.topic: end})
+        if failed is not None:
+            raise failed
+
+    async def _each(self, raw: RawBatch, handler: Handler) -> None:
+        ctx, offsets, count = self._context(handler), raw.offsets, len(raw)
+        breath = time.monotonic()
+        for row in range(count):
+            if self._over or self._ending:
+                return  # what is left comes again
+            decoding = False
+            try:
+                record = decode_one(raw, row, handler.topic)
+                said = await self._call(lambda: handler.function(record, ctx))  # noqa: B023
+            except Undecodable as error:
+                said, decoding = error, True
+            if self._over:
+                return
+            if isinstance(said, Exception):
+                failure = self._failure(raw, row, said, decoding=decoding)
+                if failed := self._refuse(failure, raw, row, handler):
+                    raise failed
+                said = self._work.settle()
+            end = offsets[row] + 1 if row + 1 < count else raw.next_offset
+            await self._keep(said, {raw.topic: end})
+            if time.monotonic() - breath > BREATH:
+                await asyncio.sleep(0)
+                breath = time.monotonic()
+        if not count:
+            await self._keep(0, {raw.topic: raw.next_offset})
+
+    async def _tick(self, ticker: Ticker) -> None:
+        ctx = self._context(ticker)
+        said = await self._call(lambda: ticker.function(ctx))
+        now, next_ = self._clock.now(), self._ticks[ticker] + ticker.seconds
+        self._ticks[ticker] = next_ if next_ > now else now + ticker.seconds
+        if self._over:
+            return
+        if isinstance(said, Exception):
+            raise _failed(ticker.name, f"in task {self.task.name}", said)
+        await self._keep(said, {})
+
+    async def _call(self, call: Callable[[], object]) -> int | Exception:
+        """Let user code do a unit. Gives the size of what it writes, or what it has raised."""
+        try:
+            said = call()
+            if inspect.isawaitable(said):
+                await said
+            return self._work.settle()
+        except Exception as error:
+            self._work.undo()
+            if self._over:
+                logger.debug("a handler of task %s, which is gone: %r", self.task.name, error)
+            return error
+
+    async def _keep(self, size: int, positions: Mapping[str, int]) -> None:
+        """The unit is whole."""
+        if self._work.size and self._work.size + size > self._room:
+            while len(self._sent) >= self._outstanding and not self._over:
+                await self._answer()
+            if not self._over:
+                self._commit()
+        self._work.keep(size)
+        self._positions.update(positions)
+        if self._dirty_since is None and (size or positions):
+            self._dirty_since = self._clock.now()
+        if self._due():
+            self._commit()
+
+    def _context(self, of: Handler | Ticker) -> Context:
+        found = self._contexts.get(of)
+        if found is None:
+            tables: list[AnyTables] = list(of.tables)
+            found = self._contexts[of] = Context(
+                of.name,
+                self._work,
+                tables,
+                self._policy.outputs,
+                lambda: self._over,
+                self._tables.conn.progress,
+            )
+        return found
+
+    def _ticked(self) -> Ticker | None:
+        now = self._clock.now()
+        return next((ticker for ticker, at in self._ticks.items() if at <= now), None)
+
+    # -- errors ---------------------------------------------------------------------------------
+
+    def _failure(self, raw: RawBatch, row: int, error: Exception, *, decoding: bool) -> Failure:
+        at = (raw.topic, raw.task.partition, raw.offsets[row])
+        return Failure(error, *at, raw.keys[row], raw.values[row], decoding)
+
+    def _refuse(
+        self, failure: Failure, raw: RawBatch, row: int, handler: Handler
+    ) -> HandlerFailed | None:
+        """Do as the policy says: nothing of the record is left; None when it was passed over."""
+        policy = self._policy.on_error if handler.on_error is None else handler.on_error
+        where = f"{failure.topic}/{failure.partition} offset {failure.offset}"
+        try:
+            verdict: Verdict = verdict_of(policy, failure)
+        except Exception as error:
+            return _failed(f"on_error of {handler.name}", f"for {where}", error)
+        if isinstance(verdict, Stop):
+            if failure.decoding:
+                text = f"the record at {where} cannot be processed: {failure.error}"
+                made = HandlerFailed(f"{text}; the next start begins with it", "undecodable")
+                made.__cause__ = failure.error.__cause__
+                return made
+            return _failed(handler.name, f"at {where}", failure.error)
+        logger.warning("%s: %s, %s", where, describe(failure.error), _done(verdict))
+        if isinstance(verdict, DeadLetter):
+            headers = (*raw.headers(row), *dead_letter_headers(failure))
+            self._work.send(verdict.output.name, RawRecord(failure.key, failure.value, headers))
+        return None
+
+    # -- commits --------------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        if self._dirty_since is None or len(self._sent) >= self._outstanding:
+            return False
+        return self._clock.now() >= self._dirty_since + self._policy.commit_interval
+
+    def _commit(self) -> None:
+        """Begin the commit of everything that was kept. Raises what another attempt cannot cure."""
+        self._dirty_since = None
+        outputs = self._work.take_outputs()
+        sent = self._tables.send(self.task, dict(self._positions), outputs=outputs)
+        self._sent.append(sent)
+        sent.add_done_callback(lambda _: self._woken.set())
+
+    async def _answer(self) -> None:
+        """Wait for the oldest commit's end."""
+        sent = self._sent[0]
+        await asyncio.wait([sent])
+        self._ended()
+
+    def _ended(self) -> None:
+        while self._sent and self._sent[0].done():
+            error = self._sent.pop(0).exception()
+            if error is None:
+                continue
+            self._over = True  # nothing of this epoch that follows can be committed
+            retriable = isinstance(error, CommitError | ConnectionLost) and error.retriable
+            if not retriable:
+                raise error
+            logger.info("%s", error)
+
+
+def _failed(name: str, where: str, error: Exception) -> HandlerFailed:
+    text = f"{name} has failed {where}: {describe(error)}"
+    made = HandlerFailed(f"{text}; what was before is committed, and the next start begins there")
+    made.__cause__ = error
+    return made
+
+
+def _done(verdict: Verdict) -> str:
+    return "to dead letters" if isinstance(verdict, DeadLetter) else "skipped"

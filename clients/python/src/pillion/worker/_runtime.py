@@ -1,0 +1,321 @@
+"""The runtime: events of the connection to the runners of tasks, until stop or the end.
+
+Flow: one loop takes events. Records go to their task's runner, one batch at a time; while a runner
+is busy, what would change its tables waits in the queue (and with it the sidecar, by credit), but
+for Revoking and Lost. Stores are the client's Tables' to keep.
+
+INVARIANT: while a handler runs, nothing but itself changes the tables of its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import events as ev
+from .._codes import Code
+from .._connection import Connection
+from .._notice import logger
+from .._tables import Tables, TableView
+from .._tasks import Task
+from ..errors import StoreError, UsageError
+from ..stores import Store, Stores
+from ._clock import Clock
+from ._declared import AnyTable, GlobalTable
+from ._rows import ReadRows, Source
+from ._runner import Policy, Runner
+from ._topology import Topology
+from ._work import Work
+
+
+@dataclass(slots=True)
+class _Running:
+    runner: Runner
+    loop: asyncio.Task[None]
+    revoking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """The rows of a store alone, without what waits for its commit."""
+
+    store: Store
+
+    def find(self, key: bytes) -> bytes | None:
+        return self.store.get(key)
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self.store.items())
+
+
+class Runtime:
+    """One run of an app. run() ends after stop() or when the sidecar has drained, or raises."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        policy: Policy,
+        *,
+        connect: Callable[[], Connection],
+        stores: Stores,
+        clock: Clock,
+        watch: Callable[[ev.Event], None] | None = None,
+    ) -> None:
+        self._topology = topology
+        self._policy = policy
+        self._connect = connect
+        self._stores = stores
+        self._clock = clock
+        self._watch = watch
+        self._tables: Tables | None = None
+        self._running: dict[str, _Running] = {}
+        self._loops: dict[str, asyncio.Task[None]] = {}  # the latest of each task, ended or not
+        self._opening: set[str] = set()  # tasks that are not whole yet
+        self._known: dict[str, Task] = {}
+        self._settled = False  # the sidecar waits for nothing
+        self._stopping = asyncio.Event()
+        self._timeout: float | None = None
+        self._failed: BaseException | None = None  # why the first runner has failed
+        self._ready = asyncio.Event()
+        self._ended = asyncio.Event()
+        self.failure: BaseException | None = None
+        """What run() has raised."""
+
+    async def run(self) -> None:
+        """Connect and work. Raises what ends the program: HandlerFailed, a ConnectionFatal, …"""
+        try:
+            async with self._connect() as conn:
+                with Tables(conn, self._stores) as tables:
+                    self._tables = tables
+                    try:
+                        await self._serve(tables)
+                    finally:
+                        self._tables = None
+                        await self._cancel()
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self._ended.set()
+            self._ready.set()
+
+    def stop(self, timeout: float) -> None:
+        """Finish the units in hand, commit, end: within so many seconds. Idempotent."""
+        if self._timeout is None:
+            self._timeout = timeout
+        self._stopping.set()
+
+    async def ended(self) -> None:
+        """Wait for the end of run()."""
+        await self._ended.wait()
+
+    async def ready(self) -> None:
+        """Wait until every task of this worker is whole. Raises what run() has raised."""
+        await self._ready.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def over(self) -> bool:
+        """Whether run() has ended."""
+        return self._ended.is_set()
+
+    @property
+    def working(self) -> bool:
+        """Whether the asyncio task that asks is one of the runners."""
+        current = asyncio.current_task()
+        return any(each.loop is current for each in self._running.values())
+
+    def local(self, table: AnyTable[Any, Any]) -> ReadRows[Any, Any]:
+        """The committed rows of a table that this worker has, of actives and standbys."""
+        return ReadRows(table, lambda: self._sources(table))
+
+    @property
+    def tables(self) -> Tables:
+        """The client's tables. Raises UsageError when the worker does not run."""
+        if self._tables is None:
+            raise UsageError("the worker does not run; use it inside async with app.running()")
+        return self._tables
+
+    # -- events ---------------------------------------------------------------------------------
+
+    async def _serve(self, tables: Tables) -> None:
+        pump = asyncio.create_task(self._pump(tables), name="pillion events")
+        stop = asyncio.create_task(self._stopping.wait(), name="pillion stop")
+        try:
+            await asyncio.wait([pump, stop], return_when=asyncio.FIRST_COMPLETED)
+            if pump.done():
+                pump.result()
+            else:
+                await self._finish()
+        finally:
+            for task in (pump, stop):
+                task.cancel()
+            await asyncio.gather(pump, stop, return_exceptions=True)
+        if self._failed is not None:
+            raise self._failed
+
+    async def _pump(self, tables: Tables) -> None:
+        while True:
+            try:
+                event = await tables.next(self._busy)
+            except StopAsyncIteration:
+                return
+            if self._watch is not None:
+                self._watch(event)
+            self._handle(tables, event)
+            self._look()
+
+    def _busy(self, event: ev.Event) -> bool:
+        """Whether an event has to wait for a handler that runs."""
+        match event:
+            case ev.Revoking() | ev.Lost() | ev.Assigned() | ev.Waiting() | ev.Restoring():
+                return False
+            case ev.Reset(task) if task.role == "global":
+                return any(each.runner.busy for each in self._running.values())
+            case _:
+                found = self._running.get(event.task.name)
+                return found is not None and found.runner.busy
+
+    def _handle(self, tables: Tables, event: ev.Event) -> None:
+        match event:
+            case ev.Assigned(task):
+                self._known[task.name] = task
+                self._opening.discard(task.name)
+                if task.role != "standby":
+                    self._opening.add(task.name)
+            case ev.Restored(task):
+                self._opening.discard(task.name)
+                if task.role == "active" and tables.conn.lives(task):
+                    self._begin(tables, task)
+            case ev.Promoted(task, was):
+                self._known[task.name] = task
+                self._lose(was)
+                if tables.conn.lives(task):
+                    self._begin(tables, task)
+            case ev.Demoted(task, was):
+                self._known[task.name] = task
+                self._lose(was)
+            case ev.Records(task, batch):
+                found = self._running.get(task.name)
+                if found is not None and found.runner.task is task and not found.loop.done():
+                    found.runner.give(batch)
+            case ev.Revoking(task):
+                self._revoke(tables, task)
+            case ev.Lost(task):
+                self._forget(task)
+                self._lose(task)
+            case ev.Waiting(code):
+                self._settled = code == Code.OK
+            case _:
+                pass
+
+    def _begin(self, tables: Tables, task: Task) -> None:
+        found = self._running.get(task.name)
+        if found is not None and found.runner.task is task:
+            return  # whole once more, after a reset
+        try:
+            views = tables[task]
+        except UsageError:
+            return  # a store has failed; Lost is on its way
+        runner = Runner(
+            task,
+            self._topology.sets[task.set],
+            Work(task, views, self._global_sources),
+            tables,
+            self._policy,
+            self._clock,
+            self._changed,
+        )
+        before = self._loops.get(task.name)
+        loop = asyncio.create_task(runner.run(before), name=f"pillion task {task.name}")
+        self._loops[task.name] = loop
+        self._running[task.name] = made = _Running(runner, loop)
+        loop.add_done_callback(lambda _: self._runner_ended(tables, made))
+
+    def _revoke(self, tables: Tables, task: Task) -> None:
+        found = self._running.get(task.name)
+        if found is None or found.runner.task is not task or found.loop.done():
+            self._forget(task)
+            tables.release(task)
+            return
+        found.revoking = True
+        found.runner.end()
+
+    def _lose(self, task: Task) -> None:
+        found = self._running.get(task.name)
+        if found is not None and found.runner.task is task:
+            found.runner.lost()
+            del self._running[task.name]
+
+    def _forget(self, task: Task) -> None:
+        if self._known.get(task.name) is task:
+            del self._known[task.name]
+            self._opening.discard(task.name)
+
+    def _runner_ended(self, tables: Tables, ended: _Running) -> None:
+        runner = ended.runner
+        if runner.failure is not None:
+            self._failed = self._failed or runner.failure
+            self.stop(self._timeout or 10.0)
+            return
+        if ended.revoking and self._running.get(runner.task.name) is ended:
+            del self._running[runner.task.name]
+            self._forget(runner.task)
+            if tables.conn.lives(runner.task):
+                tables.release(runner.task)
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._tables is not None:
+            self._tables.conn.wake()
+
+    def _look(self) -> None:
+        """Find out whether everything is whole."""
+        if not self._opening and (self._known or self._settled):
+            self._ready.set()
+        else:
+            self._ready.clear()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def _finish(self) -> None:
+        """Let the runners finish, for as long as stop() has said."""
+        for each in self._running.values():
+            each.runner.end()
+        loops = [loop for loop in self._loops.values() if not loop.done()]
+        if not loops:
+            return
+        _, late = await asyncio.wait(loops, timeout=self._timeout)
+        if late:
+            logger.warning(
+                "%d handlers did not end within %g s; their records come again",
+                len(late),
+                self._timeout,
+            )
+
+    async def _cancel(self) -> None:
+        """Nothing of this run goes on behind it."""
+        loops = list(self._loops.values())
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def _global_sources(self, table: GlobalTable[Any, Any]) -> Sequence[TableView]:
+        return list(self._views(table.name, {"global"}))
+
+    def _sources(self, table: AnyTable[Any, Any]) -> Sequence[Source]:
+        _ = self.tables  # refuses when the worker does not run
+        return [_Committed(view.store) for view in self._views(table.name, None)]
+
+    def _views(self, name: str, roles: set[str] | None) -> Iterator[TableView]:
+        for task in self._known.values():
+            if name in task.tables and (roles is None or task.role in roles):
+                try:
+                    yield self.tables[task][name]
+                except (UsageError, StoreError):
+                    continue  # it is being opened, or has failed

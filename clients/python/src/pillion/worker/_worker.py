@@ -1,0 +1,425 @@
+"""Worker: what a user writes an app with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .._codes import Code
+from .._connect import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, version_of_client
+from .._connection import Connection
+from .._dial import address
+from .._locate import Located
+from .._options import Options
+from ..errors import UsageError
+from ..serdes import Serde, SerdeLike, serde_of
+from ..stores import SqliteStores, Stores
+from ._clock import Clock, LoopClock
+from ._context import Context
+from ._declared import AnyTable, GlobalTable, Output, SourceTable, Table, Tables, Topic
+from ._policy import DeadLetter, OnError, Stop
+from ._program import run_program
+from ._progress import Progress
+from ._records import Batch, Record
+from ._rows import ReadRows, encode_key
+from ._runner import Policy
+from ._runtime import Runtime
+from ._topology import Declared, Handler, Ticker, Topology, check_output, topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+CONNECT_TIMEOUT = 3.0  # seconds, of run()
+
+
+class Worker:
+    """A stateful stream processor: topics, tables, and functions that handle records.
+
+    Declare everything, then run(). group is the consumer group, unless the sidecar's group_id
+    overrules it. Tables live in SQLite files below state_dir; stores puts them elsewhere
+    (MemoryStores(), RocksStores(directory), your own). Each group needs a directory of its own.
+
+    What handlers have done is committed every commit_interval seconds (0: after each batch).
+    on_error says what happens to a record that cannot be processed: Stop(), Skip(),
+    DeadLetter(output), or a function of a Failure that returns one of them.
+
+    replicas is how many standby copies each task shall have, unless the sidecar's
+    num_standby_replicas overrules it; advertise is the address that others get from locate().
+    url (``ws://host:port`` or ``unix:/path``) and token are PILLION_URL's and
+    PILLION_TOKEN_FILE's when they are not given. The sidecar sends at most window bytes ahead for
+    each task's topic, and 16 times as many in all; max_frame is the largest record, in bytes.
+    connect_timeout is how many seconds a first connection may take: in run() 3, in running() any.
+    """
+
+    def __init__(
+        self,
+        group: str | None = None,
+        *,
+        url: str | None = None,
+        token: str | None = None,
+        state_dir: str | Path = "state",
+        stores: Stores | None = None,
+        commit_interval: float = 0.1,
+        on_error: OnError | None = None,
+        replicas: int | None = None,
+        advertise: str = "",
+        name: str = "pillion-python",
+        window: int = DEFAULT_WINDOW,
+        max_frame: int = DEFAULT_MAX_FRAME,
+        connect_timeout: float | None = None,
+    ) -> None:
+        if not commit_interval >= 0:
+            raise UsageError(f"commit_interval is {commit_interval}; use seconds from 0 on")
+        self._declared = Declared(group)
+        self._url = url
+        self._token = token
+        self._stores = stores
+        self._state_dir = state_dir
+        self._commit_interval = commit_interval
+        self._on_error: OnError = Stop() if on_error is None else on_error
+        self._replicas = replicas
+        self._advertise = advertise
+        self._name = name
+        self._window = window
+        self._max_frame = max_frame
+        self._connect_timeout = connect_timeout
+        self._runtime: Runtime | None = None
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def topic(self, name: str, *, key: SerdeLike[K], value: SerdeLike[V]) -> Topic[K, V]:
+        """Declare a source topic. It needs a handler: @app.process or @app.each."""
+        made = Topic(name, _key("topic", name, key), _value("topic", name, value))
+        self._once("topic", name, self._declared.topics)
+        self._declared.topics.append(made)
+        return made
+
+    def output(self, name: str, *, key: SerdeLike[K], value: SerdeLike[V]) -> Output[K, V]:
+        """Declare a topic that handlers write to, with ctx.send()."""
+        made = Output(name, _key("output", name, key), _value("output", name, value))
+        self._once("output", name, self._declared.outputs)
+        self._declared.outputs.append(made)
+        return made
+
+    def table(
+        self,
+        name: str,
+        *,
+        key: SerdeLike[K],
+        value: SerdeLike[V],
+        default: Callable[[], V] | None = None,
+        changelog: str | None = None,
+    ) -> Table[K, V]:
+        """Declare a table that handlers keep.
+
+        Its truth is the changelog topic: ``<group>-<name>-changelog``, or the one that is named; a
+        missing one is created. default makes the value of a key that has none.
+        """
+        serdes = _key("table", name, key), _value("table", name, value)
+        made = Table(name, *serdes, default, changelog or "")
+        self._add_table(made)
+        return made
+
+    def source_table(
+        self, name: str, *, key: SerdeLike[K], value: SerdeLike[V], topic: str | None = None
+    ) -> SourceTable[K, V]:
+        """Declare a read-only table: the last value of each key of a topic that others write.
+
+        The topic (called like the table unless it is named) is partitioned like the source, by the
+        same keys. The table is whole before the first record comes, and follows its topic.
+        """
+        serdes = _key("table", name, key), _value("table", name, value)
+        made = SourceTable(name, *serdes, topic or name)
+        self._add_table(made)
+        return made
+
+    def global_table(
+        self, name: str, *, key: SerdeLike[K], value: SerdeLike[V], topic: str | None = None
+    ) -> GlobalTable[K, V]:
+        """Declare a read-only table of which every worker has every partition."""
+        serdes = _key("table", name, key), _value("table", name, value)
+        made = GlobalTable(name, *serdes, topic or name)
+        self._add_table(made)
+        return made
+
+    def join(self, *topics: Topic[Any, Any]) -> None:
+        """Read topics together: their handlers share tables, and a task has a partition of each.
+
+        They have the same number of partitions, and records that belong together the same key.
+        """
+        self._declared.joins.append(topics)
+
+    # -- what is done ---------------------------------------------------------------------------
+
+    def process(
+        self,
+        topic: Topic[K, V],
+        *,
+        tables: Sequence[Tables] = (),
+        on_error: OnError | None = None,
+    ) -> Callable[
+        [Callable[[Batch[K, V], Context], object]], Callable[[Batch[K, V], Context], object]
+    ]:
+        """Handle the topic in batches, with ``def`` or ``async def``.
+
+        The unit is the batch: when the handler raises, nothing of it is committed and the program
+        stops; the next start begins with it. on_error is asked for records that do not decode.
+        """
+
+        def decorate(
+            function: Callable[[Batch[K, V], Context], object],
+        ) -> Callable[[Batch[K, V], Context], object]:
+            self._add_handler(topic, function, tables, on_error, each=False)
+            return function
+
+        return decorate
+
+    def each(
+        self,
+        topic: Topic[K, V],
+        *,
+        tables: Sequence[Tables] = (),
+        on_error: OnError | None = None,
+    ) -> Callable[
+        [Callable[[Record[K, V], Context], object]], Callable[[Record[K, V], Context], object]
+    ]:
+        """Handle the topic record by record, with ``def`` or ``async def``.
+
+        The unit is the record: when the handler raises, what it has done for this record is undone,
+        and on_error says how it goes on.
+        """
+
+        def decorate(
+            function: Callable[[Record[K, V], Context], object],
+        ) -> Callable[[Record[K, V], Context], object]:
+            self._add_handler(topic, function, tables, on_error, each=True)
+            return function
+
+        return decorate
+
+    def every(
+        self,
+        *,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        tables: Sequence[Tables] = (),
+        topic: Topic[Any, Any] | None = None,
+    ) -> Callable[[Callable[[Context], object]], Callable[[Context], object]]:
+        """Call a function by time, once per task, between batches; what it does is committed.
+
+        It has the tables that are named, or all. An app of several sets names tables or the topic
+        of one. A call that is late is made once, not made up for.
+        """
+
+        def decorate(function: Callable[[Context], object]) -> Callable[[Context], object]:
+            total = seconds + 60 * minutes + 3600 * hours
+            self._declared.tickers.append(
+                Ticker(_name_of(function), function, total, tuple(tables), topic)
+            )
+            return function
+
+        return decorate
+
+    # -- its life -------------------------------------------------------------------------------
+
+    def topology(self) -> Topology:
+        """Add up what was declared. Raises UsageError, in one sentence, for a mistake in it."""
+        if isinstance(self._on_error, DeadLetter):
+            check_output(self._declared, self._on_error, "the app")
+        return topology(self._declared)
+
+    def run(self) -> None:
+        """Run the app until a signal, stop(), a drained sidecar or an error; see the exit codes.
+
+        Logs to stderr when the program has set up no logging. Exit codes: 0 a good end, 1 a handler
+        has failed, 2 an error that needs a human, 3 one that another start may cure.
+        """
+
+        async def main() -> None:
+            progress = Progress()
+            try:
+                timeout = self._connect_timeout
+                timeout = CONNECT_TIMEOUT if timeout is None else timeout
+                await self._start(timeout, progress).run()
+            finally:
+                progress.close()
+
+        run_program(main, lambda: self._runtime and self._runtime.stop(10.0))
+
+    @asynccontextmanager
+    async def _run_beside(
+        self, on_failure: Callable[[BaseException], None] | None
+    ) -> AsyncGenerator[Worker]:
+        progress = Progress()
+        runtime = self._start(self._connect_timeout, progress)
+        body = asyncio.current_task()
+        assert body is not None
+        work = asyncio.create_task(runtime.run(), name="pillion worker")
+        inside = True
+
+        def ended(done: asyncio.Task[None]) -> None:
+            if not inside or done.cancelled() or (error := done.exception()) is None:
+                return
+            if on_failure is not None:
+                on_failure(error)
+            else:
+                body.cancel()
+
+        work.add_done_callback(ended)
+        try:
+            yield self
+        except asyncio.CancelledError:
+            if runtime.failure is None or on_failure is not None:
+                raise
+            body.uncancel()
+        finally:
+            inside = False
+            runtime.stop(10.0)
+            await asyncio.wait([work])
+            progress.close()
+        await work
+
+    def running(
+        self, *, on_failure: Callable[[BaseException], None] | None = None
+    ) -> AbstractAsyncContextManager[Worker]:
+        """Run the app beside other things: ``async with app.running(): ...``.
+
+        Leaving the block stops it. When the app fails, the block is cancelled and the error raised
+        from it, like a TaskGroup's; with on_failure that is called instead, and the error is raised
+        at the block's end. Signals and logging are the program's.
+        """
+        return self._run_beside(on_failure)
+
+    async def ready(self) -> None:
+        """Wait until the tables of all tasks that this worker has are whole."""
+        await self._running().ready()
+
+    def stop(self, timeout: float = 10.0) -> Awaitable[None]:
+        """Finish what handlers have in hand, commit, end: within timeout seconds.
+
+        May be called anywhere, also in a handler, and again. Await it to wait for the end; in a
+        handler that returns at once.
+        """
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.stop(timeout)
+        return _Stopped(runtime)
+
+    def local(self, table: AnyTable[K, V]) -> ReadRows[K, V]:
+        """The committed rows of a table that this worker has, its standby copies included."""
+        return self._running().local(table)
+
+    async def locate(self, table: Table[K, V] | SourceTable[K, V], key: K) -> Located:
+        """Find the members of the group that hold a key: the active and the standbys.
+
+        Raises LocateError, and ConnectionLost while the sidecar is away; a retriable one is worth
+        another attempt.
+        """
+        raw = encode_key(table.name, table.key, key)
+        return await self._running().tables.locate(table.name, raw)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def runtime(
+        self,
+        *,
+        connect: Callable[[], Connection],
+        stores: Stores,
+        clock: Clock,
+        commit_interval: float,
+        progress: Progress | None = None,
+    ) -> Runtime:
+        """Make a run of the app: of this program, or of a test."""
+        if self._runtime is not None and not self._runtime.over:
+            raise UsageError("the worker runs already")
+        made = self._runtime = Runtime(
+            self.topology(),
+            Policy(commit_interval, self._on_error, tuple(self._declared.outputs)),
+            connect=connect,
+            stores=stores,
+            clock=clock,
+            watch=progress.watch if progress else None,
+        )
+        return made
+
+    def options(self, connect_timeout: float | None) -> Options:
+        """What a connection of the app is made with."""
+        return Options(
+            where=address(self._url),
+            token=self._token,
+            declaration=self.topology().declaration,
+            window=self._window,
+            max_frame=self._max_frame,
+            name=self._name,
+            version=version_of_client(),
+            connect_timeout=connect_timeout,
+            replicas=self._replicas,
+            advertise=self._advertise,
+            ahead=16 * self._window,
+        )
+
+    def _start(self, connect_timeout: float | None, progress: Progress) -> Runtime:
+        options = self.options(connect_timeout)
+        return self.runtime(
+            connect=lambda: Connection(options),
+            stores=SqliteStores(self._state_dir) if self._stores is None else self._stores,
+            clock=LoopClock(),
+            commit_interval=self._commit_interval,
+            progress=progress,
+        )
+
+    def _running(self) -> Runtime:
+        if self._runtime is None:
+            raise UsageError("the worker does not run; use it inside async with app.running()")
+        return self._runtime
+
+    def _add_table(self, table: Tables) -> None:
+        self._once("table", table.name, self._declared.tables)
+        self._declared.tables.append(table)
+
+    def _add_handler(
+        self,
+        topic: Topic[Any, Any],
+        function: Callable[..., object],
+        tables: Sequence[Tables],
+        on_error: OnError | None,
+        *,
+        each: bool,
+    ) -> None:
+        name = _name_of(function)
+        self._declared.handlers.append(
+            Handler(name, topic, function, each, tuple(tables), on_error)
+        )
+
+    def _once(self, what: str, name: str, made: Sequence[Any]) -> None:
+        if any(each.name == name for each in made):
+            raise UsageError(
+                f"the {what} {name!r} is declared twice; declare it once and use what comes back",
+                Code.BAD_DECLARATION,
+            )
+
+
+class _Stopped:
+    """What stop() returns: awaiting it waits for the end, but not for the one who asks."""
+
+    def __init__(self, runtime: Runtime | None) -> None:
+        self._runtime = runtime
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._runtime is not None and not self._runtime.working:
+            yield from self._runtime.ended().__await__()
+
+
+def _key(what: str, name: str, given: SerdeLike[K]) -> Serde[K]:
+    return serde_of(given, key=True, where=f"the key of {what} {name!r}")
+
+
+def _value(what: str, name: str, given: SerdeLike[V]) -> Serde[V]:
+    return serde_of(given, key=False, where=f"the value of {what} {name!r}")
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", repr(function))
