@@ -61,7 +61,7 @@ class Runtime:
         connect: Callable[[], Connection],
         stores: Stores,
         clock: Clock,
-        watch: Callable[[ev.Event], None] | None = None,
+        watch: Sequence[Callable[[ev.Event], None]] = (),
     ) -> None:
         self._topology = topology
         self._policy = policy
@@ -163,8 +163,8 @@ class Runtime:
                 event = await tables.next(self._busy)
             except StopAsyncIteration:
                 return
-            if self._watch is not None:
-                self._watch(event)
+            for watch in self._watch:
+                watch(event)
             self._handle(tables, event)
             self._look()
 

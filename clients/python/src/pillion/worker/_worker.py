@@ -15,6 +15,7 @@ from .._dial import address
 from .._locate import Located
 from .._options import Options
 from ..errors import UsageError
+from ..events import Event
 from ..serdes import Serde, SerdeLike, serde_of
 from ..stores import SqliteStores, Stores
 from ._clock import Clock, LoopClock
@@ -85,6 +86,7 @@ class Worker:
         self._window = window
         self._max_frame = max_frame
         self._connect_timeout = connect_timeout
+        self._watchers: list[Callable[[Event], None]] = []
         self._runtime: Runtime | None = None
 
     # -- what there is --------------------------------------------------------------------------
@@ -223,6 +225,14 @@ class Worker:
 
         return decorate
 
+    def watch(self, function: Callable[[Event], None]) -> Callable[[Event], None]:
+        """Call a function with each event of the connection (pillion.client: Assigned, Lost, …).
+
+        For measuring and logging: it is called before the event is acted on, and must not raise.
+        """
+        self._watchers.append(function)
+        return function
+
     # -- its life -------------------------------------------------------------------------------
 
     def topology(self) -> Topology:
@@ -341,7 +351,7 @@ class Worker:
             connect=connect,
             stores=stores,
             clock=clock,
-            watch=progress.watch if progress else None,
+            watch=[*([progress.watch] if progress else ()), *self._watchers],
         )
         return made
 
