@@ -8,9 +8,12 @@ but credit, which is given back as frames arrive (withhold_credit stops that).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
+from typing import Any, Self
 
 from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
+from websockets.exceptions import NegotiationError
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
@@ -49,31 +52,19 @@ class FakeSidecar:
         self._workers: asyncio.Queue[FakeWorker] = asyncio.Queue()
         self._sessions = 0
 
-    async def __aenter__(self) -> FakeSidecar:
-        protocols = [Subprotocol(_codes.SUBPROTOCOL)]
+    async def __aenter__(self) -> Self:
+        how: dict[str, Any] = {
+            "select_subprotocol": self._choose,
+            "compression": None,
+            "ping_interval": None,
+            "process_request": self._check,
+            "max_size": None,
+            "close_timeout": 1,
+        }
         if self._path is not None:
-            self._server = await unix_serve(
-                self._serve,
-                self._path,
-                subprotocols=protocols,
-                compression=None,
-                ping_interval=None,
-                process_request=self._check,
-                max_size=None,
-                close_timeout=1,
-            )
+            self._server = await unix_serve(self._serve, self._path, **how)
         else:
-            self._server = await serve(
-                self._serve,
-                "127.0.0.1",
-                self._port,
-                subprotocols=protocols,
-                compression=None,
-                ping_interval=None,
-                process_request=self._check,
-                max_size=None,
-                close_timeout=1,
-            )
+            self._server = await serve(self._serve, "127.0.0.1", self._port, **how)
         return self
 
     async def __aexit__(
@@ -117,7 +108,14 @@ class FakeSidecar:
             )
         return worker
 
-    def _check(self, connection: ServerConnection, request: Request) -> Response | None:
+    def _choose(
+        self, _connection: ServerConnection, offered: Sequence[Subprotocol]
+    ) -> Subprotocol | None:
+        if _codes.SUBPROTOCOL not in offered:
+            raise NegotiationError("no worker's handshake")
+        return Subprotocol(_codes.SUBPROTOCOL)
+
+    async def _check(self, connection: ServerConnection, request: Request) -> Response | None:
         status = self.refuse_with
         if (
             self.token is not None
