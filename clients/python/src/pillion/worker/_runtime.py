@@ -20,7 +20,7 @@ from .._connection import Connection
 from .._notice import logger
 from .._tables import Tables, TableView
 from .._tasks import Task
-from ..errors import StoreError, UsageError
+from ..errors import ConnectionLost, StoreError, UsageError
 from ..stores import Store, Stores
 from ._clock import Clock
 from ._declared import AnyTable, GlobalTable
@@ -85,19 +85,15 @@ class Runtime:
 
     async def run(self) -> None:
         """Connect and work. Raises what ends the program: HandlerFailed, a ConnectionFatal, …"""
+        conn = self._connect()
         try:
-            async with self._connect() as conn:
-                with Tables(conn, self._stores) as tables:
-                    self._tables = tables
-                    try:
-                        await self._serve(tables)
-                    finally:
-                        self._tables = None
-                        await self._cancel()
+            if await self._enter(conn):
+                await self._work(conn)
         except BaseException as error:
             self.failure = error
             raise
         finally:
+            await conn.__aexit__(None, None, None)
             self._ended.set()
             self._ready.set()
 
@@ -141,6 +137,30 @@ class Runtime:
 
     # -- events ---------------------------------------------------------------------------------
 
+    async def _enter(self, conn: Connection) -> bool:
+        """Connect; False when stop() came first."""
+        enter = asyncio.create_task(conn.__aenter__(), name="pillion connect")
+        stop = asyncio.create_task(self._stopping.wait(), name="pillion stop")
+        try:
+            await asyncio.wait([enter, stop], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (enter, stop):
+                task.cancel()
+            await asyncio.gather(enter, stop, return_exceptions=True)
+        if enter.cancelled():
+            return False
+        enter.result()
+        return True
+
+    async def _work(self, conn: Connection) -> None:
+        with Tables(conn, self._stores) as tables:
+            self._tables = tables
+            try:
+                await self._serve(tables)
+            finally:
+                self._tables = None
+                await self._cancel()
+
     async def _serve(self, tables: Tables) -> None:
         pump = asyncio.create_task(self._pump(tables), name="pillion events")
         stop = asyncio.create_task(self._stopping.wait(), name="pillion stop")
@@ -182,6 +202,7 @@ class Runtime:
     def _handle(self, tables: Tables, event: ev.Event) -> None:
         match event:
             case ev.Assigned(task):
+                logger.info("task %s is assigned (%s)", task.name, task.role)
                 self._known[task.name] = task
                 self._opening.discard(task.name)
                 if task.role != "standby":
@@ -191,11 +212,13 @@ class Runtime:
                 if task.role == "active" and tables.conn.lives(task):
                     self._begin(tables, task)
             case ev.Promoted(task, was):
+                logger.info("task %s is promoted", task.name)
                 self._known[task.name] = task
                 self._lose(was)
                 if tables.conn.lives(task):
                     self._begin(tables, task)
             case ev.Demoted(task, was):
+                logger.info("task %s is demoted", task.name)
                 self._known[task.name] = task
                 self._lose(was)
             case ev.Records(task, batch):
@@ -203,8 +226,12 @@ class Runtime:
                 if found is not None and found.runner.task is task and not found.loop.done():
                     found.runner.give(batch)
             case ev.Revoking(task):
+                logger.info("task %s is revoked", task.name)
                 self._revoke(tables, task)
-            case ev.Lost(task):
+            case ev.Lost(task, code, message):
+                logger.info("task %s is lost: %s", task.name, message or code)
+                if code == ConnectionLost.code:
+                    self._settled = False
                 self._forget(task)
                 self._lose(task)
             case ev.Waiting(code):
@@ -229,6 +256,7 @@ class Runtime:
             self._clock,
             self._changed,
         )
+        logger.info("task %s is whole, and begins at %s", task.name, _positions(task))
         before = self._loops.get(task.name)
         loop = asyncio.create_task(runner.run(before), name=f"pillion task {task.name}")
         self._loops[task.name] = loop
@@ -319,3 +347,7 @@ class Runtime:
                     yield self.tables[task][name]
                 except (UsageError, StoreError):
                     continue  # it is being opened, or has failed
+
+
+def _positions(task: Task) -> str:
+    return ", ".join(f"{each.topic} {each.position}" for each in task.sources.values())

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .._codes import Code
 from .._connect import DEFAULT_MAX_FRAME, DEFAULT_WINDOW, version_of_client
 from .._connection import Connection
 from .._dial import address
@@ -16,26 +15,24 @@ from .._locate import Located
 from .._options import Options
 from ..errors import UsageError
 from ..events import Event
-from ..serdes import Serde, SerdeLike, serde_of
 from ..stores import SqliteStores, Stores
 from ._clock import Clock, LoopClock
-from ._context import Context
-from ._declared import AnyTable, GlobalTable, Output, SourceTable, Table, Tables, Topic
+from ._declarations import Declarations
+from ._declared import AnyTable, SourceTable, Table
 from ._policy import DeadLetter, OnError, Stop
 from ._program import run_program
 from ._progress import Progress
-from ._records import Batch, Record
 from ._rows import ReadRows, encode_key
 from ._runner import Policy
 from ._runtime import Runtime
-from ._topology import Declared, Handler, Ticker, Topology, check_output, topology
+from ._topology import Topology, check_output, topology
 
 K = TypeVar("K")
 V = TypeVar("V")
 CONNECT_TIMEOUT = 3.0  # seconds, of run()
 
 
-class Worker:
+class Worker(Declarations):
     """A stateful stream processor: topics, tables, and functions that handle records.
 
     Declare everything, then run(). group is the consumer group, unless the sidecar's group_id
@@ -73,7 +70,7 @@ class Worker:
     ) -> None:
         if not commit_interval >= 0:
             raise UsageError(f"commit_interval is {commit_interval}; use seconds from 0 on")
-        self._declared = Declared(group)
+        super().__init__(group)
         self._url = url
         self._token = token
         self._stores = stores
@@ -88,142 +85,6 @@ class Worker:
         self._connect_timeout = connect_timeout
         self._watchers: list[Callable[[Event], None]] = []
         self._runtime: Runtime | None = None
-
-    # -- what there is --------------------------------------------------------------------------
-
-    def topic(self, name: str, *, key: SerdeLike[K], value: SerdeLike[V]) -> Topic[K, V]:
-        """Declare a source topic. It needs a handler: @app.process or @app.each."""
-        made = Topic(name, _key("topic", name, key), _value("topic", name, value))
-        self._once("topic", name, self._declared.topics)
-        self._declared.topics.append(made)
-        return made
-
-    def output(self, name: str, *, key: SerdeLike[K], value: SerdeLike[V]) -> Output[K, V]:
-        """Declare a topic that handlers write to, with ctx.send()."""
-        made = Output(name, _key("output", name, key), _value("output", name, value))
-        self._once("output", name, self._declared.outputs)
-        self._declared.outputs.append(made)
-        return made
-
-    def table(
-        self,
-        name: str,
-        *,
-        key: SerdeLike[K],
-        value: SerdeLike[V],
-        default: Callable[[], V] | None = None,
-        changelog: str | None = None,
-    ) -> Table[K, V]:
-        """Declare a table that handlers keep.
-
-        Its truth is the changelog topic: ``<group>-<name>-changelog``, or the one that is named; a
-        missing one is created. default makes the value of a key that has none.
-        """
-        serdes = _key("table", name, key), _value("table", name, value)
-        made = Table(name, *serdes, default, changelog or "")
-        self._add_table(made)
-        return made
-
-    def source_table(
-        self, name: str, *, key: SerdeLike[K], value: SerdeLike[V], topic: str | None = None
-    ) -> SourceTable[K, V]:
-        """Declare a read-only table: the last value of each key of a topic that others write.
-
-        The topic (called like the table unless it is named) is partitioned like the source, by the
-        same keys. The table is whole before the first record comes, and follows its topic.
-        """
-        serdes = _key("table", name, key), _value("table", name, value)
-        made = SourceTable(name, *serdes, topic or name)
-        self._add_table(made)
-        return made
-
-    def global_table(
-        self, name: str, *, key: SerdeLike[K], value: SerdeLike[V], topic: str | None = None
-    ) -> GlobalTable[K, V]:
-        """Declare a read-only table of which every worker has every partition."""
-        serdes = _key("table", name, key), _value("table", name, value)
-        made = GlobalTable(name, *serdes, topic or name)
-        self._add_table(made)
-        return made
-
-    def join(self, *topics: Topic[Any, Any]) -> None:
-        """Read topics together: their handlers share tables, and a task has a partition of each.
-
-        They have the same number of partitions, and records that belong together the same key.
-        """
-        self._declared.joins.append(topics)
-
-    # -- what is done ---------------------------------------------------------------------------
-
-    def process(
-        self,
-        topic: Topic[K, V],
-        *,
-        tables: Sequence[Tables] = (),
-        on_error: OnError | None = None,
-    ) -> Callable[
-        [Callable[[Batch[K, V], Context], object]], Callable[[Batch[K, V], Context], object]
-    ]:
-        """Handle the topic in batches, with ``def`` or ``async def``.
-
-        The unit is the batch: when the handler raises, nothing of it is committed and the program
-        stops; the next start begins with it. on_error is asked for records that do not decode.
-        """
-
-        def decorate(
-            function: Callable[[Batch[K, V], Context], object],
-        ) -> Callable[[Batch[K, V], Context], object]:
-            self._add_handler(topic, function, tables, on_error, each=False)
-            return function
-
-        return decorate
-
-    def each(
-        self,
-        topic: Topic[K, V],
-        *,
-        tables: Sequence[Tables] = (),
-        on_error: OnError | None = None,
-    ) -> Callable[
-        [Callable[[Record[K, V], Context], object]], Callable[[Record[K, V], Context], object]
-    ]:
-        """Handle the topic record by record, with ``def`` or ``async def``.
-
-        The unit is the record: when the handler raises, what it has done for this record is undone,
-        and on_error says how it goes on.
-        """
-
-        def decorate(
-            function: Callable[[Record[K, V], Context], object],
-        ) -> Callable[[Record[K, V], Context], object]:
-            self._add_handler(topic, function, tables, on_error, each=True)
-            return function
-
-        return decorate
-
-    def every(
-        self,
-        *,
-        seconds: float = 0,
-        minutes: float = 0,
-        hours: float = 0,
-        tables: Sequence[Tables] = (),
-        topic: Topic[Any, Any] | None = None,
-    ) -> Callable[[Callable[[Context], object]], Callable[[Context], object]]:
-        """Call a function by time, once per task, between batches; what it does is committed.
-
-        It has the tables that are named, or all. An app of several sets names tables or the topic
-        of one. A call that is late is made once, not made up for.
-        """
-
-        def decorate(function: Callable[[Context], object]) -> Callable[[Context], object]:
-            total = seconds + 60 * minutes + 3600 * hours
-            self._declared.tickers.append(
-                Ticker(_name_of(function), function, total, tuple(tables), topic)
-            )
-            return function
-
-        return decorate
 
     def watch(self, function: Callable[[Event], None]) -> Callable[[Event], None]:
         """Call a function with each event of the connection (pillion.client: Assigned, Lost, …).
@@ -386,31 +247,6 @@ class Worker:
             raise UsageError("the worker does not run; use it inside async with app.running()")
         return self._runtime
 
-    def _add_table(self, table: Tables) -> None:
-        self._once("table", table.name, self._declared.tables)
-        self._declared.tables.append(table)
-
-    def _add_handler(
-        self,
-        topic: Topic[Any, Any],
-        function: Callable[..., object],
-        tables: Sequence[Tables],
-        on_error: OnError | None,
-        *,
-        each: bool,
-    ) -> None:
-        name = _name_of(function)
-        self._declared.handlers.append(
-            Handler(name, topic, function, each, tuple(tables), on_error)
-        )
-
-    def _once(self, what: str, name: str, made: Sequence[Any]) -> None:
-        if any(each.name == name for each in made):
-            raise UsageError(
-                f"the {what} {name!r} is declared twice; declare it once and use what comes back",
-                Code.BAD_DECLARATION,
-            )
-
 
 class _Stopped:
     """What stop() returns: awaiting it waits for the end, but not for the one who asks."""
@@ -421,15 +257,3 @@ class _Stopped:
     def __await__(self) -> Generator[Any, None, None]:
         if self._runtime is not None and not self._runtime.working:
             yield from self._runtime.ended().__await__()
-
-
-def _key(what: str, name: str, given: SerdeLike[K]) -> Serde[K]:
-    return serde_of(given, key=True, where=f"the key of {what} {name!r}")
-
-
-def _value(what: str, name: str, given: SerdeLike[V]) -> Serde[V]:
-    return serde_of(given, key=False, where=f"the value of {what} {name!r}")
-
-
-def _name_of(function: Callable[..., object]) -> str:
-    return getattr(function, "__name__", repr(function))
