@@ -13,6 +13,8 @@ from ._text import MAX_EXACT, Wrong, number, quote
 
 Writer = Callable[[Any], str]
 
+_INEXACT = "is past 2^53-1, which not every language reads exactly: use str"
+
 
 def integer(value: int) -> str:
     """Write an int, any size."""
@@ -25,8 +27,22 @@ def integer(value: int) -> str:
 def exact(value: int) -> str:
     """Write an int that every language reads exactly."""
     if not -MAX_EXACT <= value <= MAX_EXACT:
-        raise Wrong("is past 2^53-1, which not every language reads exactly: use str")
+        raise Wrong(_INEXACT)
     return int.__repr__(value)
+
+
+def untyped_number(value: float) -> str:
+    """Write a float where an int may stand too: digits alone would be read as an int, another."""
+    text = number(value)
+    return float.__repr__(value) if abs(value) >= 1e16 and "e" not in text else text
+
+
+def exact_number(value: float) -> str:
+    """Write a float where an int may stand too, in the only form that it has."""
+    text = number(value)
+    if abs(value) > MAX_EXACT and "e" not in text:
+        raise Wrong(_INEXACT)
+    return text
 
 
 def boolean(value: bool) -> str:
@@ -57,22 +73,24 @@ def writer(*, canonical: bool) -> Writer:
         return f"[{','.join(parts)}]"
 
     def members(value: dict[str, Any]) -> str:
-        name = ""
+        name = None
         parts: list[str] = []
         try:
-            for name, each in sort(value).items() if canonical else value.items():
-                if name.__class__ is not str and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise name_wrong(name)
-                parts.append(f"{quote(name)}:{writers[each.__class__](each)}")
+            for key, each in sort(value).items() if canonical else value.items():
+                name = None
+                if key.__class__ is not str and not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise name_wrong(key)
+                name = key
+                parts.append(f"{quote(key)}:{writers[each.__class__](each)}")
         except Wrong as error:
-            raise (error.under(name) if isinstance(name, str) else error) from None  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise (error if name is None else error.under(name)) from None
         return f"{{{','.join(parts)}}}"
 
     writers = _Writers(
         {
             str: quote,
             int: exact if canonical else integer,
-            float: number,
+            float: exact_number if canonical else untyped_number,
             bool: boolean,
             NoneType: _null,
             list: array,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
 from . import _any, _code, _kind
-from ._hints import bare, hints_of, is_typed_dict, library_of
+from ._hints import bare, fields_of, is_typed_dict, library_of
 from ._kind import Kind
 from ._text import Wrong
 from ._typeddict import typed_dict
@@ -37,6 +37,7 @@ class Foreign(Exception):
 
 class Builder:
     """Makes kinds, each dataclass once. untyped: whether any JSON may stand somewhere in it.
+    levels: whether equal values that differ (sets, datetimes) are written as one.
 
     Raises Wrong for what it refuses, Foreign for what is not its affair.
     """
@@ -44,6 +45,7 @@ class Builder:
     def __init__(self, *, canonical: bool) -> None:
         self.canonical = canonical
         self.untyped = False
+        self.levels = False
         self._made: dict[Any, Kind] = {}
         integer = _kind.EXACT if canonical else _kind.INT
         self._leaves: dict[Any, Kind] = {
@@ -67,6 +69,7 @@ class Builder:
         if hint is Decimal and self.canonical:
             raise Wrong("is Decimal, which has no canonical form: 1.0 equals 1.00; use str")
         if self._is_leaf(hint):
+            self.levels |= hint is datetime
             return self._leaves[hint]
         if hint is Any or hint is object:
             return self._any()
@@ -83,10 +86,26 @@ class Builder:
         if origin in (set, frozenset):
             return self._set(origin, args)
         if library := library_of(hint):
+            if self.canonical:
+                self._check_canonical(hint, library)
             raise Foreign(library)
         if isinstance(hint, type):
             return self._class(cast("type[Any]", hint))
         raise _refused(hint)
+
+    def _check_canonical(self, hint: type[Any], library: str) -> None:
+        """Refuse a type of a library that writes equal values in more than one way."""
+        for name, each in fields_of(hint).items():
+            fields = Builder(canonical=True)
+            try:
+                fields.under(name, each)
+            except Foreign:
+                fields.levels = True
+            if fields.levels:
+                raise Wrong(
+                    f"may be written in several ways by {library}: as a key use a dataclass, "
+                    "or fields that are no set, datetime or class"
+                ).under(name)
 
     def _is_leaf(self, hint: Any) -> bool:
         try:
@@ -122,11 +141,11 @@ class Builder:
         )
 
     def _dict(self, args: tuple[Any, ...]) -> Kind:
-        key = _kind.STR if not args else self.under("{}", args[0])
+        key = _kind.NAME if not args or args[0] is str else self.under("{}", args[0])
         item = self._any() if not args else self.under("{}", args[1])
         if key.tokens == frozenset(("int",)):
             key = _kind.as_name(key)
-        if key.tokens != frozenset(("str",)) or (self.canonical and key is not _kind.STR):
+        if key.tokens != frozenset(("str",)) or (self.canonical and key is not _kind.NAME):
             also = "" if self.canonical else ", int, Enum of str, UUID, date or datetime"
             raise Wrong(f"is a dict with keys of {key.name}: JSON has names, so str{also}")
         name = f"dict[{key.name}, {item.name}]"
@@ -159,6 +178,7 @@ class Builder:
         name = f"{holder.__name__}[{item.name}]"
         if not item.scalar:
             raise Wrong(f"is {name}: items of a set must be single values; use list")
+        self.levels = True
         read, texts = _code.read_list(item, name), _code.write_items(item, name, holder)
         return Kind(
             name,
@@ -171,10 +191,11 @@ class Builder:
 
     def _union(self, args: tuple[Any, ...]) -> Kind:
         left = [each for each in args if each is not NoneType]
+        nullable = len(left) != len(args)
         kinds: list[Kind] = []
         if int in left and float in left:
             left = [each for each in left if each not in (int, float)]
-            kinds.append(_kind.int_or_float(self._leaves[int]))
+            kinds.append(_kind.int_or_float(canonical=self.canonical))
         kinds += [self.kind(each) for each in left]
         seen: dict[str, Kind] = {}
         for kind in kinds:
@@ -184,9 +205,7 @@ class Builder:
                     raise Wrong(f"is a union of {both}, which JSON cannot tell apart")
                 seen[token] = kind
         made = kinds[0] if len(kinds) == 1 else _kind.union(kinds)
-        if len(left) == len(args) or "null" in made.tokens:
-            return made
-        return _kind.optional(made)
+        return _kind.optional(made) if nullable and "null" not in made.tokens else made
 
     def _literal(self, args: tuple[Any, ...]) -> Kind:
         for each in args:
@@ -223,7 +242,7 @@ class Builder:
         return kind
 
     def _fill_dataclass(self, hint: type, kind: Kind) -> None:
-        hints = hints_of(hint)
+        hints = fields_of(hint)
         parts: list[_code.Part] = []
         for field in dataclasses.fields(hint):
             if not field.init:
@@ -251,5 +270,5 @@ class Builder:
 
 def _refused(hint: Any) -> Wrong:
     name = hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")
-    advice = _ADVICE.get(getattr(hint, "__name__", ""), "see `json` for those that it does")
-    return Wrong(f"is {name}, which JSON does not know here: {advice}")
+    advice = _ADVICE.get(getattr(hint, "__name__", ""), "json says which types it does")
+    return Wrong(f"is {name}, which json does not take: {advice}")

@@ -90,13 +90,16 @@ def run(value):
         raise wrong({name!r}, value)
     made = []
     add = made.append
-    k = ''
+    k = None
     try:
-        for k, x in {"sort(value)" if sort else "value"}.items():
-            add(f'{{{_write("k", key, "write_key")}}}:{{{_write("x", kind, "write")}}}')
+        for name, x in {"sort(value)" if sort else "value"}.items():
+            k = None
+            text = {_write("name", key, "write_key")}
+            k = name
+            add(text + ':' + ({_write("x", kind, "write")}))
     except Wrong as error:
-        raise error.under(str(k)) from None
-    return f"{{{{{{','.join(made)}}}}}}"
+        raise (error if k is None else error.under(str(k))) from None
+    return '{{' + ','.join(made) + '}}'
 """,
         write=kind.write,
         write_key=key.write,

@@ -13,15 +13,20 @@ from typing import Any
 
 from ..errors import SerdeError
 from . import _any
-from ._text import Wrong, utf8
+from ._text import Wrong, parse, utf8
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes], Any]
 
 
 def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
-    """Make what encodes and decodes a type of a library."""
-    dump, plain, load = _pydantic(of) if library == "pydantic" else _msgspec(of)
+    """Make what encodes and decodes a type of a library. Raises Wrong for one that it refuses."""
+    if canonical and not isinstance(of, type):
+        raise Wrong(f"is made of a class of {library}: as a key use a dataclass")
+    try:
+        dump, plain, load = _pydantic(of) if library == "pydantic" else _msgspec(of)
+    except Exception as error:
+        raise Wrong(f"is refused by {library}: {_why(error)}") from error
     write = _any.writer(canonical=canonical)
     only = of if isinstance(of, type) else None
 
@@ -45,6 +50,8 @@ def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
     def decode(data: bytes) -> Any:
         try:
             return load(data)
+        except SerdeError:
+            raise
         except Exception as error:
             raise SerdeError(f"the JSON is refused by {library}: {_why(error)}") from error
 
@@ -63,16 +70,28 @@ def _pydantic(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
     def plain(value: Any) -> Any:
         return adapter.dump_python(value, mode="json", **same)
 
-    return dump, plain, adapter.validate_json
+    def load(data: bytes) -> Any:
+        if b"NaN" in data or b"Infinity" in data:
+            parse(data)  # which refuses them unless they are text
+        return adapter.validate_json(data)
+
+    return dump, plain, load
 
 
 def _msgspec(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
     msgspec = importlib.import_module("msgspec")
+    load: Decode = msgspec.json.Decoder(of).decode
+    write: Encode = msgspec.json.Encoder(order="deterministic").encode  # sorts sets
+
+    def dump(value: Any) -> bytes:
+        data = write(value)
+        load(data)  # it is not checked otherwise
+        return data
 
     def plain(value: Any) -> Any:
         return msgspec.to_builtins(value, str_keys=True)
 
-    return msgspec.json.Encoder().encode, plain, msgspec.json.Decoder(of).decode
+    return dump, plain, load
 
 
 def _why(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -28,7 +29,10 @@ def hints_of(hint: type) -> dict[str, Any]:
     try:
         return get_type_hints(hint, localns={hint.__name__: hint}, include_extras=True)
     except Exception as error:
-        raise Wrong(f"is {hint.__name__}, whose types cannot be told: {error}") from None
+        raise Wrong(
+            f"is {hint.__name__}, whose types cannot be told: {error}; "
+            "classes that it names must be known to its module"
+        ) from None
 
 
 def bare(hint: Any) -> Any:
@@ -42,3 +46,14 @@ def bare(hint: Any) -> Any:
             hint = hint.__value__
         else:
             return hint
+
+
+def fields_of(hint: type[Any]) -> dict[str, Any]:
+    """Give the types of the fields of a dataclass, a model of pydantic or a struct of msgspec."""
+    library = library_of(hint)
+    if library == "pydantic":
+        return {name: field.annotation for name, field in hint.model_fields.items()}
+    hints = hints_of(hint)
+    if library == "msgspec":
+        return {name: hints[name] for name in hint.__struct_fields__}
+    return {field.name: hints[field.name] for field in dataclasses.fields(hint)}

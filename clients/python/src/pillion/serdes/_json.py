@@ -48,20 +48,25 @@ def json(of: Any = Any, *, canonical: bool = False) -> Serde[Any]:
 
     Raises UsageError for a type that JSON cannot hold, or not so that it comes back equal.
     """
-    builder = Builder(canonical=canonical)
     name = "json" if of is Any else type_name(of)
     try:
-        kind = builder.kind(of)
-        if of is not Any and "null" in kind.tokens:
-            raise Wrong("may be None, which is null already, without JSON: leave it out")
-        encode, decode = _of_kind(kind, parse if builder.untyped else parse_typed)
-    except Foreign as foreign:
-        encode, decode = _foreign.codec(foreign.library, of, canonical=canonical)
+        encode, decode = _codec(of, canonical)
+        if canonical:
+            decode = _strict(encode, decode)
+        return Json(name, canonical, may_change(of), encode, decode)
     except Wrong as error:
-        raise UsageError(error.error(name).message) from None
-    if canonical:
-        decode = _strict(encode, decode)
-    return Json(name, canonical, may_change(of), encode, decode)
+        raise UsageError(f"{name}: {error.error('it').message}") from None
+
+
+def _codec(of: Any, canonical: bool) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    builder = Builder(canonical=canonical)
+    try:
+        kind = builder.kind(of)
+    except Foreign as foreign:
+        return _foreign.codec(foreign.library, of, canonical=canonical)
+    if of is not Any and "null" in kind.tokens:
+        raise Wrong("may be None, which is null already, without JSON: leave it out")
+    return _of_kind(kind, parse if builder.untyped else parse_typed)
 
 
 def type_name(of: Any) -> str:

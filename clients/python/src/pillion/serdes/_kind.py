@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -130,14 +130,20 @@ FLOAT = Kind(
 )
 
 
-def int_or_float(integer: Kind) -> Kind:
+def int_or_float(*, canonical: bool) -> Kind:
     """Make the kind of int | float: an int stays one. 3.0 comes back as 3, which equals it."""
+    integer = EXACT if canonical else INT
+    write_number = _any.exact_number if canonical else _any.untyped_number
 
     def read(found: Any) -> Any:
         return found if found.__class__ is int else _read_float(found)
 
     def write(value: Any) -> str:
-        return integer.write(value) if _is(value, int) else _write_float(value)
+        if _is(value, int):
+            return integer.write(value)
+        if not isinstance(value, float):
+            raise wrong("int or float", value)
+        return write_number(value)
 
     return Kind("int or float", FLOAT.tokens, (int, float), read, write, scalar=True)
 
@@ -196,9 +202,7 @@ UUID_ = _of_text(
     str,
     "0b5a4f9c-26f5-4f0a-9b39-0e3c3c6c9f1d",
 )
-DECIMAL = _of_text(
-    Decimal, r"-?\d{1,4000}(\.\d{1,4000})?(E[+-]?\d{1,9})?", Decimal, _write_decimal, "12.50"
-)
+DECIMAL = _of_text(Decimal, r"-?\d+(\.\d+)?(E[+-]?\d+)?", Decimal, _write_decimal, "12.50")
 
 
 def optional(kind: Kind) -> Kind:
@@ -297,6 +301,16 @@ def one_of(name: str, values: list[tuple[Any, Any]], integer: Callable[[int], st
         write_one,
         scalar=True,
     )
+
+
+def _write_name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _any.name_wrong(value)
+    return quote(value)
+
+
+NAME = replace(STR, write=_write_name)
+"""A name in an object."""
 
 
 def fixed(kinds: list[Kind]) -> Kind:

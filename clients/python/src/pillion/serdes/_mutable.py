@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
-from ._hints import bare, hints_of, library_of
+from ._hints import bare, fields_of, library_of
 
 _FIXED = {str, bytes, int, float, bool, NoneType, None, datetime, date, UUID, Decimal}
 
@@ -37,20 +37,11 @@ def _fixed(hint: Any, within: set[Any]) -> bool:
 def _frozen_fields(hint: type[Any]) -> list[Any]:
     """Give the types of the fields of a frozen class; of any other class what is not fixed."""
     library = library_of(hint)
-    found = cast("Any", hint)
-    if library == "pydantic" and found.model_config.get("frozen"):
-        if found.model_config.get("extra") == "allow":
-            return [Any]
-        return [each.annotation for each in found.model_fields.values()]
-    frozen = (library == "msgspec" and found.__struct_config__.frozen) or (
-        dataclasses.is_dataclass(hint) and found.__dataclass_params__.frozen
-    )
-    if not frozen:
-        return [Any]
-    names: tuple[str, ...] = (
-        found.__struct_fields__
-        if library
-        else tuple(field.name for field in dataclasses.fields(found))
-    )
-    hints = hints_of(found)
-    return [hints[name] for name in names]
+    if library == "pydantic":
+        config = hint.model_config
+        frozen = config.get("frozen") and config.get("extra") != "allow"
+    elif library == "msgspec":
+        frozen = hint.__struct_config__.frozen
+    else:
+        frozen = dataclasses.is_dataclass(hint) and cast("Any", hint).__dataclass_params__.frozen
+    return list(fields_of(hint).values()) if frozen else [Any]

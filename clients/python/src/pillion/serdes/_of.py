@@ -32,7 +32,7 @@ def serde_of(what: SerdeLike[T], *, key: bool, where: str) -> Serde[T]:
 
 
 def _find(what: Any, key: bool) -> Serde[Any]:
-    if what in _SCALARS if isinstance(what, type) else False:
+    if isinstance(what, type) and what in _SCALARS:
         return _SCALARS[what]
     name = type_name(what)
     word = "key" if key else "value"
@@ -53,9 +53,10 @@ def _find(what: Any, key: bool) -> Serde[Any]:
     if isinstance(what, type) or get_origin(what) is not None:
         if has_both:
             raise UsageError(f"{name} is a class: give an instance, {name}()")
+        json(what, canonical=key)  # refuses what would be no use either
         canonical = ", canonical=True" if key else ""
         raise UsageError(
-            f"{name} is not understood by itself: write {word}=json({name}{canonical}), "
+            f"{name} may be meant in several ways: write {word}=json({name}{canonical}), "
             "or give a Serde"
         )
     if not has_both:
