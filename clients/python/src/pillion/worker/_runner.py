@@ -220,8 +220,11 @@ class Runner:
                 said = self._work.settle()
             end = offsets[row] + 1 if row + 1 < count else raw.next_offset
             await self._keep(said, {raw.topic: end})
+            if self._policy.commit_interval and self._due():
+                self._commit()
             if time.monotonic() - breath > BREATH:
                 await asyncio.sleep(0)
+                self._ended()
                 breath = time.monotonic()
         if not count:
             await self._keep(0, {raw.topic: raw.next_offset})
@@ -261,8 +264,6 @@ class Runner:
         self._positions.update(positions)
         if self._dirty_since is None and (size or positions):
             self._dirty_since = self._clock.now()
-        if self._due():
-            self._commit()
 
     def _context(self, of: Handler | Ticker) -> Context:
         found = self._contexts.get(of)

@@ -102,6 +102,8 @@ class Runtime:
         if self._timeout is None:
             self._timeout = timeout
         self._stopping.set()
+        for each in self._running.values():
+            each.runner.end()
 
     async def ended(self) -> None:
         """Wait for the end of run()."""

@@ -1,0 +1,417 @@
+"""A Worker at a sidecar: units, commits, hand-over, the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aio import run
+from pillion import (
+    Batch,
+    Context,
+    HandlerFailed,
+    Record,
+    SourceTable,
+    Superseded,
+    Table,
+    UsageError,
+    Worker,
+)
+from pillion import _messages as m
+from pillion._codes import CloseCode
+from pillion.testing import FakeSidecar
+from working import pairs, staged, until
+
+
+class App:
+    """Words in, a list of them kept for each key, lengths out; async where it is told to wait."""
+
+    def __init__(self, *, each: bool = True, names: bool = False) -> None:
+        self.app = Worker("g")
+        self.words = self.app.topic("words", key=str, value=str)
+        self.lists = self.app.table("lists", key=str, value=list[str], default=list)
+        self.out = self.app.output("out", key=str, value=int)
+        self.calls: list[str] = []
+        self.inside = asyncio.Event()
+        self.go = asyncio.Event()
+        tables: list[Table[str, list[str]] | SourceTable[str, str]] = [self.lists]
+        if names:
+            self.names = self.app.source_table("names", key=str, value=str)
+            tables.append(self.names)
+        if each:
+            self.app.each(self.words, tables=tables)(self.on_word)
+        else:
+            self.app.process(self.words, tables=tables)(self.on_words)
+
+    def named(self, key: str) -> str | None:
+        return self.app.local(self.names).get(key)
+
+    async def on_word(self, record: Record[str, str], ctx: Context) -> None:
+        await self.take(record.key or "", record.value or "", ctx)
+
+    async def on_words(self, batch: Batch[str, str], ctx: Context) -> None:
+        for key, value in batch.items():
+            await self.take(key or "", value or "", ctx)
+
+    async def take(self, key: str, value: str, ctx: Context) -> None:
+        self.calls.append(value)
+        ctx[self.lists][key].append(value)
+        ctx.send(self.out, key=key, value=len(value))
+        if value == "wait":
+            self.inside.set()
+            await self.go.wait()
+        if value == "fail":
+            raise ValueError("no such word")
+
+
+@run
+async def test_a_commit_has_one_write_per_key() -> None:
+    it = App(each=False)
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "b"), *pairs("c", key=b"x"))
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a","b"]'), (b"x", b'["c"]')]}
+        assert [key for key, _ in commit.outputs["out"]] == [b"k", b"k", b"x"]
+        assert commit.message.source_next == {"words": 3}
+        await s.records(task, "words", *pairs("d"))
+        assert (await s.commit()).changelog == {"lists": [(b"k", b'["a","b","d"]')]}
+
+
+@run
+async def test_commits_wait_for_the_interval() -> None:
+    it = App()
+    async with staged(it.app, commit_interval=5) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        await s.clock.waiting.wait()
+        await s.records(task, "words", *pairs("b"))
+        await until(lambda: it.calls == ["a", "b"])
+        await s.worker.expect_nothing()
+        s.clock.move(5)
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a","b"]')]}
+        assert commit.message.source_next == {"words": 2}
+
+
+@run
+async def test_it_works_on_while_two_commits_wait() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        for word in ("a", "b", "c", "d"):
+            await s.records(task, "words", *pairs(word))
+        first, second = await s.worker.commit(), await s.worker.commit()
+        await until(lambda: len(it.calls) == 4)
+        await s.worker.expect_nothing()
+        await s.worker.committed(first)
+        await s.worker.committed(second)
+        rest = await s.commit()
+        assert rest.message.source_next["words"] in (3, 4)
+        assert rest.changelog["lists"][0][1] in (b'["a","b","c"]', b'["a","b","c","d"]')
+
+
+@run
+async def test_what_was_aborted_comes_again() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        commit = (await s.worker.commit()).message
+        await s.worker.send(
+            m.Aborted(commit.id, commit.task, commit.epoch, "kafka_unreachable", "no")
+        )
+        await s.worker.lose(task, "aborted")
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        assert (await s.commit()).changelog == {"lists": [(b"k", b'["a"]')]}
+
+
+@run
+async def test_tasks_interleave_and_each_has_one_handler() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        one, two = await s.open("words", 0), await s.open("words", 1)
+        await s.records(one, "words", *pairs("wait"))
+        await it.inside.wait()
+        await s.records(one, "words", *pairs("later"))
+        await s.records(two, "words", *pairs("now"))
+        commit = await s.commit()
+        assert (commit.message.task, it.calls) == ("words/1", ["wait", "now"])
+        it.go.set()
+        assert (await s.commit()).message.task == "words/0"
+        assert (await s.commit()).message.source_next == {"words": 2}
+        assert it.calls == ["wait", "now", "later"]
+
+
+@run
+async def test_revoke_in_a_batch_of_each_commits_the_records_done() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "wait", "c"))
+        await it.inside.wait()
+        await s.worker.revoke(task)
+        await s.worker.expect_nothing()
+        it.go.set()
+        commits = [await s.commit()]
+        while commits[-1].message.source_next != {"words": 2}:
+            commits.append(await s.commit())
+        await s.worker.expect(m.Released)
+        assert it.calls == ["a", "wait"]
+
+
+@run
+async def test_revoke_in_a_batch_of_process_finishes_it() -> None:
+    it = App(each=False)
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "wait", "c"))
+        await it.inside.wait()
+        await s.worker.revoke(task)
+        it.go.set()
+        commit = await s.commit()
+        assert commit.message.source_next == {"words": 3}
+        await s.worker.expect(m.Released)
+
+
+@run
+async def test_lost_in_a_handler_drops_its_work_and_the_next_epoch_waits_for_it() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("wait"))
+        await it.inside.wait()
+        await s.worker.lose(task)
+        again = await s.open("words")
+        await s.records(again, "words", *pairs("b"))
+        await s.worker.expect_nothing()
+        assert it.calls == ["wait"]
+        it.go.set()
+        assert (await s.commit()).changelog == {"lists": [(b"k", b'["b"]')]}
+
+
+@run
+async def test_a_failure_commits_what_was_before_and_ends() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "fail", "c"))
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a"]')]}
+        assert len(commit.outputs["out"]) == 1
+        assert commit.message.source_next == {"words": 1}
+        with pytest.raises(HandlerFailed) as caught:
+            await s.work
+        assert str(caught.value) == (
+            "on_word has failed at words/0 offset 1: ValueError: no such word; what was before is "
+            "committed, and the next start begins there (handler_failed)"
+        )
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert it.calls == ["a", "fail"]
+
+
+@run
+async def test_a_failing_batch_is_dropped_whole() -> None:
+    it = App(each=False)
+    async with staged(it.app, commit_interval=60) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        await s.clock.waiting.wait()
+        await s.records(task, "words", *pairs("b", "fail"))
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a"]')]}
+        assert commit.message.source_next == {"words": 1}
+        with pytest.raises(HandlerFailed, match="in the batch of words/0 from offset 1: Value"):
+            await s.work
+
+
+@run
+async def test_other_tasks_commit_before_the_end() -> None:
+    it = App()
+    async with staged(it.app, commit_interval=60) as s:
+        one, two = await s.open("words", 0), await s.open("words", 1)
+        await s.records(one, "words", *pairs("a"))
+        await s.clock.waiting.wait()
+        await s.records(two, "words", *pairs("fail"))
+        assert (await s.commit()).message.task == "words/0"
+        with pytest.raises(HandlerFailed):
+            await s.work
+
+
+@run
+async def test_every_runs_once_per_task_and_commits() -> None:
+    it = App()
+
+    @it.app.every(minutes=1)
+    def tick(ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        ctx[it.lists]["ticks"].append(str(ctx.partition))
+
+    async with staged(it.app) as s:
+        await s.open("words", 0)
+        await s.open("words", 1)
+        await s.clock.waiting.wait()
+        s.clock.move(60)
+        commits = [await s.commit(), await s.commit()]
+        found = {commit.message.task: commit.changelog["lists"] for commit in commits}
+        assert found == {
+            "words/0": [(b"ticks", b'["0"]')],
+            "words/1": [(b"ticks", b'["1"]')],
+        }
+        assert [commit.message.source_next for commit in commits] == [{"words": 0}] * 2
+        s.clock.move(3600)  # late: once, not sixty times
+        assert (await s.commit()).changelog["lists"][0][1] in (b'["0","0"]', b'["1","1"]')
+        await s.commit()
+        await s.worker.expect_nothing()
+
+
+@run
+async def test_stop_in_a_handler() -> None:
+    app = Worker("g")
+    words = app.topic("words", key=str, value=str)
+
+    @app.each(words)
+    async def stop(record: Record[str, str], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        await app.stop()
+        app.stop()
+
+    async with staged(app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "b"))
+        assert (await s.commit()).message.source_next == {"words": 1}
+        await s.work
+        await app.stop()
+
+
+@run
+async def test_stop_is_bounded() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("wait"))
+        await it.inside.wait()
+        await it.app.stop(timeout=0.01)
+        await s.work
+        assert s.worker.pending() == []
+
+
+@run
+async def test_stop_without_a_sidecar() -> None:
+    it = App()
+    it.app = Worker("g", url="ws://127.0.0.1:9")
+    words = it.app.topic("words", key=str, value=str)
+    it.app.each(words)(it.on_word)
+    async with it.app.running():
+        await it.app.stop()
+
+
+@run
+async def test_a_drained_sidecar_ends_it_well() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.worker.revoke(task)
+        await s.worker.expect(m.Released)
+        await s.worker.close(CloseCode.DRAINED)
+        await s.work
+
+
+@run
+async def test_running_ends_its_block_when_the_app_fails() -> None:
+    it = App()
+    async with FakeSidecar() as sidecar:
+        it.app = Worker("g", url=sidecar.url)
+        it.app.each(it.app.topic("words", key=str, value=str))(it.on_word)
+
+        async def body() -> None:
+            async with it.app.running():
+                await (await sidecar.accept()).close(CloseCode.SUPERSEDED)
+                await asyncio.Event().wait()
+
+        with pytest.raises(Superseded):
+            await body()
+
+
+@run
+async def test_running_may_tell_of_a_failure_instead() -> None:
+    it = App()
+    told: list[BaseException] = []
+    failed = asyncio.Event()
+
+    def on_failure(error: BaseException) -> None:
+        told.append(error)
+        failed.set()
+
+    async with FakeSidecar() as sidecar:
+        it.app = Worker("g", url=sidecar.url)
+        it.app.each(it.app.topic("words", key=str, value=str))(it.on_word)
+
+        async def body() -> None:
+            async with it.app.running(on_failure=on_failure):
+                await (await sidecar.accept()).close(CloseCode.SUPERSEDED)
+                await failed.wait()
+                with pytest.raises(Superseded):
+                    await it.app.ready()
+
+        with pytest.raises(Superseded):
+            await body()
+    assert len(told) == 1
+
+
+@run
+async def test_local_rows_of_actives_and_standbys() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        active = await s.open("words", 0)
+        standby = await s.worker.assign("words", 1, role="standby")
+        await s.worker.expect(m.Opened)
+        await s.worker.restore(standby, "lists", [(b"there", b'["x"]')])
+        await s.records(active, "words", (b"here", b"wait"))
+        await it.inside.wait()
+        await s.runtime.ready()
+        rows = it.app.local(it.lists)
+        await until(lambda: "there" in rows)
+        assert dict(rows) == {"there": ["x"]}  # the other one is not committed yet
+        it.go.set()
+        await s.commit()
+        await until(lambda: "here" in rows)
+        assert (rows["here"], rows.get("gone"), len(rows)) == (["wait"], None, 2)
+        await s.worker.lose(active)
+        await until(lambda: "here" not in rows)
+
+
+def test_nothing_is_asked_of_a_worker_that_does_not_run() -> None:
+    it = App()
+    with pytest.raises(UsageError, match="does not run"):
+        it.app.local(it.lists)
+    with pytest.raises(UsageError, match="does not run"):
+        asyncio.run(it.app.ready())
+
+
+@run
+async def test_an_app_runs_once_at_a_time() -> None:
+    it = App()
+    async with staged(it.app):
+        with pytest.raises(UsageError, match="runs already"):
+            async with it.app.running():
+                pass
+
+
+@run
+async def test_a_reset_waits_for_the_handler() -> None:
+    it = App(names=True)
+    async with staged(it.app) as s:
+        task = await s.worker.assign("words")
+        await s.worker.expect(m.Opened)
+        await s.worker.restore(task, "names", [(b"k", b"old")])
+        await s.worker.restored(task)
+        await s.records(task, "words", *pairs("wait", "b"))
+        await it.inside.wait()
+        await s.worker.reset(task, "names")
+        await s.worker.expect_nothing()
+        assert it.named("k") == "old"
+        it.go.set()
+        await s.commit()
+        await s.worker.expect(m.Opened)
+        assert it.named("k") is None
