@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from .._batch import Batch as RawBatch
+from ..serdes import SerdeError
 from ._declared import Topic
 
 K = TypeVar("K")
@@ -118,8 +119,10 @@ def record(raw: RawBatch, row: int, key: Any, value: Any) -> Record[Any, Any]:
     )
 
 
-class Undecodable(Exception):
-    """A key or value did not decode; __cause__ says why."""
+class Undecodable(SerdeError):
+    """A key or value did not decode; __cause__ is what the serde has raised."""
+
+    code = "undecodable"
 
 
 def decode_one(raw: RawBatch, row: int, topic: Topic[K, V]) -> Record[K, V]:

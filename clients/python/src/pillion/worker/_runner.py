@@ -301,7 +301,7 @@ class Runner:
             return _failed(f"on_error of {handler.name}", f"for {where}", error)
         if isinstance(verdict, Stop):
             if failure.decoding:
-                text = f"the record at {where} cannot be processed: {failure.error}"
+                text = f"the record at {where} cannot be processed: {describe(failure.error)}"
                 made = HandlerFailed(f"{text}; the next start begins with it", "undecodable")
                 made.__cause__ = failure.error.__cause__
                 return made
