@@ -2,18 +2,21 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
+from pillion import SqliteStores, Worker
+from pillion._connection import Connection
 from pillion.testing._sim import conformance
 from pillion.testing._sim.fault import Fault
+from pillion.testing._sim.memory import Main, Program
+from pillion.worker._clock import LoopClock
 from spec import SPEC
 
-WORKER = Path(__file__).resolve().parents[1] / "conformance" / "worker.py"
+HERE = Path(__file__).resolve().parents[1] / "conformance"
+WORKER, APP = HERE / "worker.py", HERE / "app.py"
 CASES = {path.stem: path for path in sorted((SPEC / "scenarios").glob("*.jsonl"))}
 PARALLEL = 4
 NOT_IN_MEMORY = {
@@ -27,19 +30,30 @@ NOT_IN_MEMORY = {
     "unauthorized": "a handshake is refused",
     "unix_socket": "a real socket",
 }
+# A process takes a while to start: worker.py has one only where it has to, app.py always.
+OVER_A_SOCKET = [*(f"app-{case}" for case in CASES), *(f"worker-{case}" for case in NOT_IN_MEMORY)]
 
 
-def program(source: str) -> Any:
-    """The conformance worker as a coroutine: its file reads the environment when it is loaded."""
+def program(path: Path, source: str | None = None) -> Program:
+    """A conformance worker as a coroutine: its file reads the environment when it is loaded."""
 
-    def main(job: str, directory: Path) -> Coroutine[Any, Any, None]:
+    def main(job: str, directory: Path) -> Main:
         module = ModuleType("worker")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PILLION_CONFORMANCE_JOB", job)
             patch.setenv("PILLION_CONFORMANCE_DIR", str(directory))
-            exec(compile(source, str(WORKER), "exec"), module.__dict__)
-        made: Coroutine[Any, Any, None] = module.main()
-        return made
+            exec(compile(source or path.read_text(), str(path), "exec"), module.__dict__)
+        if path is WORKER:
+            return Main(module.main())
+        getattr(module, job)()
+        app: Worker = module.app
+        runtime = app.runtime(
+            connect=lambda: Connection(app.options(None)),
+            stores=SqliteStores(directory / "stores"),
+            clock=LoopClock(),
+            commit_interval=0.002,
+        )
+        return Main(runtime.run(), lambda: runtime.stop(10))
 
     return main
 
@@ -48,7 +62,7 @@ def program(source: str) -> Any:
 def played(request: pytest.FixtureRequest) -> dict[str, Exception | None]:
     """Play the chosen cases over sockets, some at the same time: most of the time is waiting."""
     chosen = [
-        str(item.callspec.params["case"])
+        item.callspec.id
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.originalname == "test_over_a_socket"
     ]
@@ -57,14 +71,16 @@ def played(request: pytest.FixtureRequest) -> dict[str, Exception | None]:
     async def main() -> None:
         room = asyncio.Semaphore(PARALLEL)
 
-        async def one(case: str) -> None:
+        async def one(chosen: str) -> None:
+            worker, case = chosen.split("-")
             async with room:
                 try:
                     scenario = conformance.read(CASES[case])
-                    await conformance.play_process(scenario, [sys.executable, str(WORKER)])
-                    results[case] = None
+                    command = [sys.executable, str(HERE / f"{worker}.py")]
+                    await conformance.play_process(scenario, command)
+                    results[chosen] = None
                 except Exception as error:
-                    results[case] = error
+                    results[chosen] = error
 
         await asyncio.gather(*map(one, chosen))
 
@@ -72,16 +88,17 @@ def played(request: pytest.FixtureRequest) -> dict[str, Exception | None]:
     return results
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_over_a_socket(case: str, played: dict[str, Exception | None]) -> None:
-    if error := played[case]:
+@pytest.mark.parametrize("chosen", OVER_A_SOCKET)
+def test_over_a_socket(chosen: str, played: dict[str, Exception | None]) -> None:
+    if error := played[chosen]:
         raise error
 
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - NOT_IN_MEMORY.keys()))
-def test_in_memory(case: str) -> None:
+@pytest.mark.parametrize("worker", [WORKER, APP], ids=lambda path: path.stem)
+def test_in_memory(worker: Path, case: str) -> None:
     scenario = conformance.read(CASES[case])
-    asyncio.run(conformance.play_memory(scenario, program(WORKER.read_text())))
+    asyncio.run(conformance.play_memory(scenario, program(worker)))
 
 
 def test_what_is_not_in_memory_is_there_and_needs_a_wire() -> None:
@@ -123,7 +140,7 @@ def test_a_worker_that_is_wrong_fails(mutant: str) -> None:
     source = WORKER.read_text()
     assert before in source
     scenario = conformance.read(CASES[case])
-    wrong = program(source.replace(before, after))
+    wrong = program(WORKER, source.replace(before, after))
     with pytest.raises(Fault):
         asyncio.run(conformance.play_memory(scenario, wrong, patience=0.5))
 

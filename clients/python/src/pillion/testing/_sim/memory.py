@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.exceptions import ConnectionClosed
 
@@ -15,11 +15,20 @@ from ..._options import Running, dialling, running
 from ...errors import Drained, PillionError
 from .._pipe import PipeEnd, pipe
 from .fault import Fault
+from .session import Session
 from .sidecar import Manner, Sidecar
 from .stage import Knock, knocked
 
-Program = Callable[[str, Path], Coroutine[Any, Any, object]]
-"""Makes the worker's main of a job and a directory."""
+
+class Main(NamedTuple):
+    """A worker's main. stop is what SIGTERM does; None: it stops the connections."""
+
+    run: Coroutine[Any, Any, object]
+    stop: Callable[[], object] | None = None
+
+
+Program = Callable[[str, Path], Main]
+"""Makes a main of a job and a directory, in the context that the main will run in."""
 
 
 class PipeLink:
@@ -81,6 +90,7 @@ class MemoryStage:
         self._sidecar = sidecar
         self._program = program
         self._state = Running(None)
+        self._stop: Callable[[], object] = self._stop_connections
         self._task: asyncio.Task[None] | None = None
         self._readers: set[asyncio.Task[None]] = set()
 
@@ -91,15 +101,16 @@ class MemoryStage:
         context = copy_context()
         context.run(dialling.set, self._dial)
         context.run(running.set, self._state)
-        main = self._run(worker, self._program(job, self.work))
-        self._task = asyncio.get_running_loop().create_task(main, context=context)
+        main = context.run(self._program, job, self.work)
+        self._stop = main.stop or self._stop_connections
+        run = self._run(worker, main.run)
+        self._task = asyncio.get_running_loop().create_task(run, context=context)
 
     def signal(self, name: str) -> None:
         """Let the worker end as TERM does. It cannot be killed: its stores would be closed."""
         if name == "KILL":
             raise ValueError("a worker in memory cannot be killed")
-        for connection in self._state.connections:
-            connection.stop()
+        self._stop()
 
     def output(self) -> str:
         """Nothing is caught: the test's own output has it."""
@@ -111,6 +122,10 @@ class MemoryStage:
         for task in filter(None, (self._task, *self._readers)):
             task.cancel()
             await asyncio.wait([task])
+
+    def _stop_connections(self) -> None:
+        for connection in self._state.connections:
+            connection.stop()
 
     async def _run(self, worker: TaskWorker, main: Coroutine[Any, Any, object]) -> None:
         code = 0
@@ -134,16 +149,18 @@ class MemoryStage:
         self._sidecar.post(lambda: knocked(self, knock))
         if await knock.answered:
             raise Fault("a real socket for this case", "a pipe, which has no handshake to refuse")
-        self._readers.add(asyncio.create_task(self._read(ours, knock)))
+        assert knock.session is not None
+        self._readers.add(asyncio.create_task(read_pipe(ours, knock.session)))
         return theirs
 
-    async def _read(self, end: PipeEnd, knock: Knock) -> None:
-        session = knock.session
-        assert session is not None
-        try:
-            while True:
-                data = await end.recv()
-                self._sidecar.post(lambda data=data: session.receive(data))
-        except ConnectionClosed as closed:
-            code = closed.rcvd.code if closed.rcvd else 0
-            self._sidecar.post(lambda: session.finish(code))
+
+async def read_pipe(end: PipeEnd, session: Session) -> None:
+    """Post what arrives, to the end."""
+    post = session.sidecar.post
+    try:
+        while True:
+            data = await end.recv()
+            post(lambda data=data: session.receive(data))
+    except ConnectionClosed as closed:
+        code = closed.rcvd.code if closed.rcvd else 0
+        post(lambda: session.finish(code))
