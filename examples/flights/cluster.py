@@ -73,7 +73,7 @@ class Cluster:
     def load_table(self, name: str, rows: list[data.Row], key: str) -> None:
         producer = self.producer()
         for row in rows:
-            producer.produce(self.topic(name), json.dumps(row).encode(), row[key].encode())
+            producer.produce(self.topic(name), json.dumps(data.record(row)).encode(), row[key].encode())
         producer.flush(30)
 
     def load_flights(self, flights: list[data.Row], seconds: float) -> None:
@@ -82,7 +82,7 @@ class Cluster:
         begin = time.monotonic()
         for number, row in enumerate(flights):
             key = None if row["tailnum"] == "NA" else row["tailnum"].encode()
-            value = json.dumps(row).encode()
+            value = json.dumps(data.record(row)).encode()
             while True:
                 try:
                     producer.produce(self.topic("flights"), value, key)

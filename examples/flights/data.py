@@ -12,6 +12,7 @@ from importlib.metadata import files
 from pathlib import Path
 
 Row = dict[str, str]
+NUMBERS = {"arr_delay", "air_time", "distance", "year"}
 
 
 def _path(name: str) -> Path:
@@ -28,6 +29,14 @@ def _rows(name: str) -> list[Row]:
             return list(csv.DictReader(io.TextIOWrapper(raw, "utf-8")))
     with path.open(encoding="utf-8", newline="") as raw:
         return list(csv.DictReader(raw))
+
+
+def record(row: Row) -> dict[str, object]:
+    """A row as Kafka gets it: NA is null, and what is reckoned with is a number."""
+    return {
+        name: None if value == "NA" else int(value) if name in NUMBERS else value
+        for name, value in row.items()
+    }
 
 
 def flights() -> list[Row]:
@@ -68,7 +77,7 @@ def expected_stats(flown: list[Row], fleet: list[Row]) -> dict[str, dict[str, ob
             "miles": sum(int(row["distance"]) for row in landed),
             "worst_delay": max((int(row["arr_delay"]) for row in landed), default=None),
             "model": plane["model"] if plane else None,
-            "year": plane["year"] if plane else None,
+            "year": int(plane["year"]) if plane and plane["year"] != "NA" else None,
         }
     return stats
 

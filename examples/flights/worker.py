@@ -1,106 +1,96 @@
-"""The worker of the demo: statistics of each plane, and every late arrival.
+"""The demo's worker: statistics of each plane, and every late arrival.
 
-flights (source) joined with planes (a source table of the same set) and airports (a global table).
-DEMO_PREFIX stands before every topic; DEMO_STATE is where the tables live, and events.jsonl: what
-happened to which task and when. From that the demo tells how long a take-over took.
+flights (the source) are joined with planes (a source table: the same keys, the same partitions)
+and airports (a global table: every worker has all of it). DEMO_PREFIX stands before every topic;
+DEMO_STATE is where the tables live.
 """
 
-import json
+from __future__ import annotations
+
 import os
-import time
+from dataclasses import dataclass
 from pathlib import Path
 
-import pillion.client as pillion
+from measure import measure
+from pillion import Batch, Context, Worker
 
 PREFIX = os.environ["DEMO_PREFIX"]
 STATE = Path(os.environ["DEMO_STATE"])
 LATE = 30  # minutes
 
 
-async def main() -> None:
-    flights = pillion.Set(
-        "flights",
-        [PREFIX + "flights"],
-        [pillion.Table("plane_stats"), pillion.SourceTable("planes", PREFIX + "planes")],
-    )
-    airports = pillion.Global("airports", PREFIX + "airports")
-    connection = pillion.connect(
-        sets=[flights], globals=[airports], outputs=[PREFIX + "late-arrivals"], advertise=STATE.name
-    )
-    async with connection as conn:
-        with pillion.Tables(conn, pillion.SqliteStores(STATE / "tables")) as tables:
-            fed: dict[str, int] = {}  # the epoch in which a task's records came last
-            async for event in tables:
-                match event:
-                    case pillion.Assigned(task):
-                        note("assigned", task, role=task.role)
-                    case pillion.Restore(task, batch) if batch.name == "plane_stats":
-                        note("restore", task, records=len(batch), next=batch.next_offset)
-                    case pillion.Restored(task) | pillion.Promoted(task):
-                        note("whole", task)
-                    case pillion.Records(task, batch):
-                        if fed.get(task.name) != task.epoch:
-                            fed[task.name] = task.epoch
-                            note("records", task)
-                        late = [row for row in map(parse, batch.values) if is_late(row)]
-                        count(batch, tables[task]["plane_stats"], tables[task]["planes"])
-                        outputs = {PREFIX + "late-arrivals": [arrival(r, tables) for r in late]}
-                        await tables.commit(batch, outputs=outputs)
-                    case pillion.Revoking(task) | pillion.Lost(task) | pillion.Demoted(task):
-                        note("left", task)
-                    case _:
-                        pass
+@dataclass(frozen=True)
+class Flight:
+    """What is needed of a flight. One that was cancelled or diverted has no delay and no time."""
+
+    id: str
+    dest: str
+    distance: int
+    air_time: int | None
+    arr_delay: int | None
 
 
-def note(event: str, task: pillion.Task, **more: object) -> None:
-    if task.role != "global":
-        line = {"at": time.time(), "event": event, "task": task.name, "partition": task.partition}
-        EVENTS.write(json.dumps(line | more) + "\n")
+@dataclass(frozen=True)
+class Plane:
+    model: str
+    year: int | None
 
 
-def parse(value: bytes | None) -> dict[str, str]:
-    assert value is not None
-    return json.loads(value)
+@dataclass(frozen=True)
+class Airport:
+    name: str
 
 
-def count(batch: pillion.Batch, stats: pillion.TableView, planes: pillion.TableView) -> None:
-    """Add a batch of flights to their planes. A flight without tail number has no plane to count for."""
-    for tail, value in batch.items():
-        if tail is None:
-            continue
-        flight = parse(value)
-        row = json.loads(stats[tail]) if tail in stats else new_row(planes.get(tail))
-        row["flights"] += 1
-        if flight["arr_delay"] != "NA":
-            row["air_minutes"] += int(flight["air_time"])
-            row["miles"] += int(flight["distance"])
-            delay = int(flight["arr_delay"])
-            row["worst_delay"] = delay if row["worst_delay"] is None else max(row["worst_delay"], delay)
-        stats[tail] = json.dumps(row).encode()
+@dataclass(frozen=True)
+class Stats:
+    """What a plane has done."""
+
+    flights: int = 0
+    air_minutes: int = 0
+    miles: int = 0
+    worst_delay: int | None = None
+    model: str | None = None
+    year: int | None = None
+
+    def add(self, flight: Flight, plane: Plane | None) -> Stats:
+        model, year = (plane.model, plane.year) if plane else (None, None)
+        minutes, miles, worst = self.air_minutes, self.miles, self.worst_delay
+        if flight.arr_delay is not None:
+            minutes += flight.air_time or 0
+            miles += flight.distance
+            worst = flight.arr_delay if worst is None else max(worst, flight.arr_delay)
+        return Stats(self.flights + 1, minutes, miles, worst, model, year)
 
 
-def new_row(plane: bytes | None) -> dict[str, object]:
-    known = json.loads(plane) if plane is not None else {"model": None, "year": None}
-    return {
-        "flights": 0, "air_minutes": 0, "miles": 0, "worst_delay": None,
-        "model": known["model"], "year": known["year"],
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Late:
+    id: str
+    dest: str
+    airport: str | None
+    minutes: int
 
 
-def is_late(flight: dict[str, str]) -> bool:
-    return flight["arr_delay"] != "NA" and int(flight["arr_delay"]) >= LATE
+app = Worker(state_dir=STATE / "tables", advertise=STATE.name)
+flights = app.topic(PREFIX + "flights", key=str, value=Flight)
+late = app.output(PREFIX + "late-arrivals", key=str, value=Late)
+planes = app.source_table("planes", key=str, value=Plane, topic=PREFIX + "planes")
+airports = app.global_table("airports", key=str, value=Airport, topic=PREFIX + "airports")
+stats = app.table("plane_stats", key=str, value=Stats, default=Stats)
 
 
-def arrival(flight: dict[str, str], tables: pillion.Tables) -> pillion.Record:
-    airport = tables.lookup("airports", flight["dest"].encode())
-    name = json.loads(airport)["name"] if airport is not None else None
-    value = {"id": flight["id"], "dest": flight["dest"], "airport": name, "minutes": int(flight["arr_delay"])}
-    return pillion.Record(flight["dest"].encode(), json.dumps(value).encode())
+@app.process(flights, tables=[stats, planes, airports])
+def on_flights(batch: Batch[str, Flight], ctx: Context) -> None:
+    rows = ctx[stats]
+    for tail, flight in batch.items():
+        if tail is None or flight is None:
+            continue  # cancelled before it had a plane
+        rows[tail] = rows[tail].add(flight, ctx[planes].get(tail))
+        if flight.arr_delay is not None and flight.arr_delay >= LATE:
+            airport = ctx[airports].get(flight.dest)
+            name = airport.name if airport else None
+            ctx.send(late, key=tail, value=Late(flight.id, flight.dest, name, flight.arr_delay))
 
 
 if __name__ == "__main__":
-    STATE.mkdir(parents=True, exist_ok=True)
-    EVENTS = (STATE / "events.jsonl").open("a", buffering=1)
-    (STATE / "pid.new").write_text(str(os.getpid()))
-    (STATE / "pid.new").rename(STATE / "pid")
-    pillion.run(main)
+    measure(app, STATE)
+    app.run()

@@ -1,30 +1,20 @@
-"""Count words: topic `words` in, table `counts` kept, topic `word-counts` out.
+"""Count words: topic `words` in, table `counts` kept, topic `word-counts` out."""
 
-Each partition counts its own lines: those of one key are counted together.
-"""
+from pillion import Batch, Context, Worker
 
-import pillion.client as pillion
+app = Worker(group="words")
+words = app.topic("words", key=str, value=str)
+counts = app.table("counts", key=str, value=int, default=int)
+changes = app.output("word-counts", key=str, value=int)
 
 
-async def main() -> None:
-    words = pillion.Set("words", sources=["words"], tables=["counts"])
-    async with pillion.connect(sets=[words], outputs=["word-counts"]) as conn:
-        with pillion.Tables(conn, pillion.SqliteStores("state")) as tables:
-            async for event in tables:
-                match event:
-                    case pillion.Records(task, batch):
-                        counts = tables[task]["counts"]
-                        changed: dict[bytes, bytes] = {}
-                        for line in batch.values:
-                            for word in (line or b"").split():
-                                count = int(counts.get(word, b"0")) + 1
-                                counts[word] = changed[word] = b"%d" % count
-                        await tables.commit(batch, outputs={"word-counts": changed.items()})
-                    case pillion.Assigned(task) | pillion.Lost(task) | pillion.Revoking(task):
-                        print(type(event).__name__.lower(), task.name, flush=True)
-                    case _:
-                        pass
+@app.process(words, tables=[counts])
+def count(batch: Batch[str, str], ctx: Context) -> None:
+    for line in batch.values:
+        for word in (line or "").split():
+            ctx[counts][word] += 1
+            ctx.send(changes, key=word, value=ctx[counts][word])
 
 
 if __name__ == "__main__":
-    pillion.run(main)
+    app.run()

@@ -4,6 +4,7 @@ package journeys
 
 import (
 	"debug/elf"
+	longs "encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -178,7 +179,7 @@ func (r *reader) install(string) {
 	venv := filepath.Join(r.t.TempDir(), "venv")
 	r.in(checkout(), nil, python(r.t), "-m", "venv", venv)
 	r.in(checkout(), nil, venv+"/bin/pip", "install", "--quiet", "--disable-pip-version-check", "./clients/python")
-	r.in(r.t.TempDir(), nil, venv+"/bin/python", "-c", "import pillion.client as pillion; pillion.connect(sets=[pillion.Set('s', ['in'], ['t'])])")
+	r.in(r.t.TempDir(), nil, venv+"/bin/python", "-c", "import pillion; pillion.Worker('g').topic('in', key=str, value=pillion.serdes.json(int))")
 }
 
 // image does what the Dockerfile does to make the program: it must be static.
@@ -348,9 +349,7 @@ func (r *reader) three(command string) {
 	if code := p.exit(); code != 0 {
 		r.t.Errorf("exit code %d", code)
 	}
-	if errors := p.since(0, func(e entry) bool { return strings.Contains(e.text, "[ERROR]") || strings.Contains(e.text, "[WARN]") }); len(errors) > 0 {
-		r.t.Errorf("it complains:\n%s", p.tail(100))
-	}
+	r.content(p)
 	if err := os.RemoveAll(filepath.Join(r.dir, "state")); err != nil {
 		r.t.Fatal(err)
 	}
@@ -360,9 +359,9 @@ func (r *reader) three(command string) {
 func (r *reader) count(addrs []string, p *process) {
 	kafkatest.Produce(r.t, addrs, "words", []kafkatest.Record{kafkatest.KV("a", "to be or not to be"), kafkatest.KV("a", "to do")})
 	kafkatest.ReadUntil(r.t, addrs, "word-counts", func(got []kafkatest.Record) bool {
-		latest := map[string]string{}
+		latest := map[string]uint64{}
 		for _, record := range got {
-			latest[string(record.Key)] = string(record.Value)
+			latest[string(record.Key)] = longs.BigEndian.Uint64(record.Value) // Kafka's Long
 		}
 		return fmt.Sprint(latest) == "map[be:2 do:1 not:1 or:1 to:3]"
 	})
@@ -370,11 +369,17 @@ func (r *reader) count(addrs []string, p *process) {
 	if code := p.exit(); code != 0 {
 		r.t.Errorf("exit code %d", code)
 	}
-	if errors := p.since(0, func(e entry) bool { return strings.Contains(e.text, "[ERROR]") || strings.Contains(e.text, "[WARN]") }); len(errors) > 0 {
-		r.t.Errorf("it complains:\n%s", p.tail(100))
-	}
+	r.content(p)
 	if err := os.RemoveAll(filepath.Join(r.dir, "state")); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// content is a pair whose log has neither warnings nor errors, the sidecar's or the worker's.
+func (r *reader) content(p *process) {
+	complaint := regexp.MustCompile(`\[ERROR\]|\[WARN\]| (ERROR|WARNING|CRITICAL) |Traceback`)
+	if found := p.since(0, func(e entry) bool { return complaint.MatchString(e.text) }); len(found) > 0 {
+		r.t.Errorf("it complains:\n%s", p.tail(100))
 	}
 }
 
