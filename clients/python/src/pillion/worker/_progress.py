@@ -132,8 +132,12 @@ class _Plain:
 
 
 def _bar(stream: TextIO, now: Callable[[], float]) -> Bar:
+    return _rich(stream) or _Plain(stream, now)
+
+
+def _rich(stream: TextIO) -> Bar | None:
     try:
         from ._rich import RichBar
     except ImportError:
-        return _Plain(stream, now)
+        return None
     return RichBar(stream)

@@ -98,6 +98,16 @@ class Runner:
         """Whether it has a batch in hand."""
         return self._batch is not None
 
+    @property
+    def resting(self) -> bool:
+        """Whether it has nothing in hand, and no call by time is due."""
+        return self._batch is None and self._ticked() is None
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing waits for a commit, or for the answer to one."""
+        return self._dirty_since is None and not self._sent
+
     def give(self, batch: RawBatch) -> None:
         """Hand it a batch. Only when it is not busy."""
         self._batch = batch

@@ -126,6 +126,16 @@ class Runtime:
         current = asyncio.current_task()
         return any(each.loop is current for each in self._running.values())
 
+    @property
+    def resting(self) -> bool:
+        """Whether no handler has anything in hand."""
+        return all(each.runner.resting for each in self._running.values())
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything that handlers have done is committed."""
+        return all(each.runner.clean for each in self._running.values())
+
     def local(self, table: AnyTable[Any, Any]) -> ReadRows[Any, Any]:
         """The committed rows of a table that this worker has, of actives and standbys."""
         return ReadRows(table, lambda: self._sources(table))
