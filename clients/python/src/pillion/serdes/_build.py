@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
 from . import _any, _code, _kind
-from ._hints import bare, fields_of, is_typed_dict, library_of
+from ._hints import bare, fields_of, hints_of, is_typed_dict, library_of
 from ._kind import Kind
 from ._text import Wrong
 from ._typeddict import typed_dict
@@ -42,8 +42,9 @@ class Builder:
     Raises Wrong for what it refuses, Foreign for what is not its affair.
     """
 
-    def __init__(self, *, canonical: bool) -> None:
+    def __init__(self, *, canonical: bool, within: frozenset[Any] = frozenset()) -> None:
         self.canonical = canonical
+        self._within = within
         self.untyped = False
         self.levels = False
         self._made: dict[Any, Kind] = {}
@@ -86,7 +87,7 @@ class Builder:
         if origin in (set, frozenset):
             return self._set(origin, args)
         if library := library_of(hint):
-            if self.canonical:
+            if self.canonical and hint not in self._within:
                 self._check_canonical(hint, library)
             raise Foreign(library)
         if isinstance(hint, type):
@@ -96,11 +97,11 @@ class Builder:
     def _check_canonical(self, hint: type[Any], library: str) -> None:
         """Refuse a type of a library that writes equal values in more than one way."""
         for name, each in fields_of(hint).items():
-            fields = Builder(canonical=True)
+            fields = Builder(canonical=True, within=self._within | {hint})
             try:
                 fields.under(name, each)
-            except Foreign:
-                fields.levels = True
+            except Foreign:  # a class of the library is looked at on its own
+                fields.levels = not library_of(bare(each))
             if fields.levels:
                 raise Wrong(
                     f"may be written in several ways by {library}: as a key use a dataclass, "
@@ -242,13 +243,16 @@ class Builder:
         return kind
 
     def _fill_dataclass(self, hint: type, kind: Kind) -> None:
-        hints = fields_of(hint)
+        hints = hints_of(hint)
+        for name, each in hints.items():
+            if isinstance(each, dataclasses.InitVar):
+                lost = f"is an InitVar of {hint.__name__}: it could not be written"
+                raise Wrong(lost).under(name)
         parts: list[_code.Part] = []
         for field in dataclasses.fields(hint):
             if not field.init:
-                raise Wrong(f"is init=False in {hint.__name__}: it could not be read").under(
-                    field.name
-                )
+                lost = f"is init=False in {hint.__name__}: it could not be read"
+                raise Wrong(lost).under(field.name)
             default, factory = (
                 _code.MISSING if each is dataclasses.MISSING else each
                 for each in (field.default, cast("Any", field.default_factory))

@@ -124,6 +124,7 @@ def read_object(kind: type, parts: list[Part]) -> Callable[[Any], Any]:
     taken: list[str] = []
     late: list[str] = []
     given: list[str] = []
+    keywords: list[str] = []
     for i, part in enumerate(parts):
         names |= {f"r{i}": part.kind.read, f"d{i}": part.default, f"f{i}": part.factory}
         read = f"        v{i} = {_read(f'v{i}', part.kind, f'r{i}')}"
@@ -140,7 +141,10 @@ def read_object(kind: type, parts: list[Part]) -> Callable[[Any], Any]:
                 f"        if v{i} is MISSING:",
                 f"            v{i} = {f'd{i}' if part.factory is MISSING else f'f{i}()'}",
             ]
-        given.append(f"{part.name}=v{i}" if part.keyword else f"v{i}")
+        if part.keyword:
+            keywords.append(f"{part.name}=v{i}")
+        else:
+            given.append(f"v{i}")
     lines = "\n".join(taken)
     return _compile(
         f"""
@@ -157,7 +161,7 @@ def run(found):
         raise error.under(at) from None
     try:
 {chr(10).join(late)}
-        return kind({", ".join(given)})
+        return kind({", ".join(given + keywords)})
     except (Wrong, RecursionError):
         raise
     except Exception as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import SerdeError
 from . import _any
+from ._hints import library_of
 from ._text import Wrong, parse, utf8
 
 Encode = Callable[[Any], bytes]
@@ -21,7 +22,7 @@ Decode = Callable[[bytes], Any]
 
 def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
     """Make what encodes and decodes a type of a library. Raises Wrong for one that it refuses."""
-    if canonical and not isinstance(of, type):
+    if canonical and not library_of(of):
         raise Wrong(f"is made of a class of {library}: as a key use a dataclass")
     try:
         dump, plain, load = _pydantic(of) if library == "pydantic" else _msgspec(of)

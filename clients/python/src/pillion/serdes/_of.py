@@ -45,9 +45,8 @@ def _find(what: Any, key: bool) -> Serde[Any]:
         return json(what)
     if isinstance(what, Json):
         if key and not what.canonical:
-            raise UsageError(
-                f"keys need one form of JSON: write key=json({what.name}, canonical=True)"
-            )
+            of = "" if what.name == "json" else f"{what.name}, "
+            raise UsageError(f"keys need one form of JSON: write key=json({of}canonical=True)")
         return cast("Serde[Any]", what)
     has_both = all(callable(getattr(what, each, None)) for each in ("encode", "decode"))
     if isinstance(what, type) or get_origin(what) is not None:

@@ -91,7 +91,7 @@ class FloatSerde:
         if not isinstance(value, float) and not _is_int(value):
             raise _other("float", value)
         try:
-            return _DOUBLE.pack(value)
+            return _DOUBLE.pack(float(value))
         except OverflowError:
             raise SerdeError(f"{_digits(value)} does not fit a Double") from None
 

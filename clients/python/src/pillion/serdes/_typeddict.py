@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 def typed_dict(builder: Builder, hint: type, kind: Kind) -> None:
     """Fill in the kind of a TypedDict."""
-    required: frozenset[str] = getattr(hint, "__required_keys__", frozenset())
+    required: set[str] = set(getattr(hint, "__required_keys__", ()))
     kind.classes = (dict,)
     fields: dict[str, Kind] = {}
     for name, each in hints_of(hint).items():
         while get_origin(each) in (Required, NotRequired) or _is_read_only(each):
+            # __required_keys__ does not see these where annotations are postponed.
+            if get_origin(each) is NotRequired:
+                required.discard(name)
+            elif get_origin(each) is Required:
+                required.add(name)
             each = get_args(each)[0]
         fields[name] = builder.under(name, each)
     names = sorted(fields, key=_any.order) if builder.canonical else list(fields)
