@@ -90,6 +90,11 @@ class TableView(MutableMapping[bytes, bytes]):
             )
         self._overlay[key] = value
 
+    def write_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Set and remove rows with the next commit."""
+        for key, value in rows.items():
+            self.write(key, value)
+
     def find(self, key: bytes) -> bytes | None:
         """The value of a key; None when there is none."""
         if key in self._overlay:

@@ -7,8 +7,7 @@ told apart one by one; what happens to them is the policy's to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from .._batch import Batch as RawBatch
 from ..serdes import SerdeError
@@ -19,8 +18,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Record(Generic[K, V]):
+class Record(NamedTuple, Generic[K, V]):
     """One record. A null key or value is None."""
 
     key: K | None
@@ -65,8 +63,11 @@ class Batch(Generic[K, V]):
 
     def records(self) -> Iterator[Record[K, V]]:
         """The records one by one, with offset, timestamp and headers; items() is faster."""
-        for i, row in enumerate(self._rows):
-            yield record(self._raw, row, self.keys[i], self.values[i])
+        raw, topic, partition = self._raw, self.topic, self.partition
+        offsets, stamps, headers = raw.offsets, raw.timestamps, raw.headers
+        for row, key, value in zip(self._rows, self.keys, self.values, strict=True):
+            stamp = None if stamps is None else stamps[row]
+            yield Record(key, value, offsets[row], stamp, headers(row), topic, partition)
 
     @property
     def topic(self) -> str:
@@ -110,25 +111,10 @@ class Batch(Generic[K, V]):
         return self._raw.stale
 
 
-def record(raw: RawBatch, row: int, key: Any, value: Any) -> Record[Any, Any]:
-    """Make one record of a frame."""
-    stamps = raw.timestamps
-    stamp = None if stamps is None else stamps[row]
-    return Record(
-        key, value, raw.offsets[row], stamp, raw.headers(row), raw.topic, raw.task.partition
-    )
-
-
 class Undecodable(SerdeError):
     """A key or value did not decode; __cause__ is what the serde has raised."""
 
     code = "undecodable"
-
-
-def decode_one(raw: RawBatch, row: int, topic: Topic[K, V]) -> Record[K, V]:
-    """Decode one record. Raises what the serde raises, with "key" or "value" before it."""
-    key = _decoded("key", topic.key.decode, raw.keys[row])
-    return record(raw, row, key, _decoded("value", topic.value.decode, raw.values[row]))
 
 
 def decode(raw: RawBatch, topic: Topic[K, V]) -> tuple[Batch[K, V], dict[int, Exception]]:

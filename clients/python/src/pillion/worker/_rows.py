@@ -155,8 +155,8 @@ class Rows(MutableMapping[K, V]):
 
     def keep(self) -> None:
         """Hand the writes over to the next commit. settle() comes first."""
-        for raw, data in self._written.items():
-            self._view.write(raw, data)
+        if self._written:
+            self._view.write_all(self._written)
         self.undo()
 
     def undo(self) -> None:

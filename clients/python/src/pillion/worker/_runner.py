@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ from ._policy import (
     describe,
     verdict_of,
 )
-from ._records import Undecodable, cut, decode, decode_one
+from ._records import cut, decode
 from ._topology import Handler, SetPlan, Ticker
 from ._work import Work
 
@@ -195,66 +195,68 @@ class Runner:
                 batch, end = cut(batch, row), raw.offsets[row]
                 break
         size = 0
-        if batch or bad:
-            ctx = self._context(handler)
-            said = await self._call(lambda: handler.function(batch, ctx) if batch else None)
+        if batch:
+            said = await self._call(handler.function, batch, self._context(handler))
             if self._over:
                 return
             if isinstance(said, Exception):
-                first = next(iter(batch.offsets), raw.base_offset)
-                where = f"in the batch of {raw.topic}/{raw.task.partition} from offset {first}"
-                raise _failed(handler.name, where, said)
+                where = f"in the batch of {raw.topic}/{raw.task.partition} from offset"
+                raise _failed(handler.name, f"{where} {batch.offsets[0]}", said)
             size = said
-        await self._keep(size, {raw.topic: end})
+        elif bad:
+            size = self._work.settle()  # dead letters
+        await self._room_for(size)
+        self._keep(size, raw.topic, end)
         if failed is not None:
             raise failed
 
     async def _each(self, raw: RawBatch, handler: Handler) -> None:
-        ctx, offsets, count = self._context(handler), raw.offsets, len(raw)
-        breath = time.monotonic()
-        for row in range(count):
+        batch, bad = decode(raw, handler.topic)
+        records, ctx, offsets = batch.records(), self._context(handler), raw.offsets
+        breath, last = time.monotonic(), len(raw) - 1
+        for row in range(len(raw)):
             if self._over or self._ending:
                 return  # what is left comes again
-            decoding = False
-            try:
-                record = decode_one(raw, row, handler.topic)
-                said = await self._call(lambda: handler.function(record, ctx))  # noqa: B023
-            except Undecodable as error:
-                said, decoding = error, True
+            said: int | Exception
+            if row in bad:
+                said = bad[row]
+            else:
+                said = await self._call(handler.function, next(records), ctx)
             if self._over:
                 return
             if isinstance(said, Exception):
-                failure = self._failure(raw, row, said, decoding=decoding)
+                failure = self._failure(raw, row, said, decoding=row in bad)
                 if failed := self._refuse(failure, raw, row, handler):
                     raise failed
                 said = self._work.settle()
-            end = offsets[row] + 1 if row + 1 < count else raw.next_offset
-            await self._keep(said, {raw.topic: end})
-            if self._policy.commit_interval and self._due():
-                self._commit()
+            await self._room_for(said)
+            self._keep(said, raw.topic, offsets[row] + 1 if row < last else raw.next_offset)
             if time.monotonic() - breath > BREATH:
+                if self._policy.commit_interval and self._due():
+                    self._commit()
                 await asyncio.sleep(0)
                 self._ended()
                 breath = time.monotonic()
-        if not count:
-            await self._keep(0, {raw.topic: raw.next_offset})
+        if not raw:
+            self._keep(0, raw.topic, raw.next_offset)
 
     async def _tick(self, ticker: Ticker) -> None:
-        ctx = self._context(ticker)
-        said = await self._call(lambda: ticker.function(ctx))
+        said = await self._call(ticker.function, self._context(ticker))
         now, next_ = self._clock.now(), self._ticks[ticker] + ticker.seconds
         self._ticks[ticker] = next_ if next_ > now else now + ticker.seconds
         if self._over:
             return
         if isinstance(said, Exception):
             raise _failed(ticker.name, f"in task {self.task.name}", said)
-        await self._keep(said, {})
+        await self._room_for(said)
+        if said:
+            self._keep(said)
 
-    async def _call(self, call: Callable[[], object]) -> int | Exception:
+    async def _call(self, function: Callable[..., object], *args: object) -> int | Exception:
         """Let user code do a unit. Gives the size of what it writes, or what it has raised."""
         try:
-            said = call()
-            if inspect.isawaitable(said):
+            said = function(*args)
+            if said is not None and inspect.isawaitable(said):
                 await said
             return self._work.settle()
         except Exception as error:
@@ -263,16 +265,20 @@ class Runner:
                 logger.debug("a handler of task %s, which is gone: %r", self.task.name, error)
             return error
 
-    async def _keep(self, size: int, positions: Mapping[str, int]) -> None:
-        """The unit is whole."""
+    async def _room_for(self, size: int) -> None:
+        """Commit what was kept when the unit would make the commit too large."""
         if self._work.size and self._work.size + size > self._room:
             while len(self._sent) >= self._outstanding and not self._over:
                 await self._answer()
             if not self._over:
                 self._commit()
+
+    def _keep(self, size: int, topic: str = "", end: int = 0) -> None:
+        """The unit is whole, and with it the records up to this position."""
         self._work.keep(size)
-        self._positions.update(positions)
-        if self._dirty_since is None and (size or positions):
+        if topic:
+            self._positions[topic] = end
+        if self._dirty_since is None:
             self._dirty_since = self._clock.now()
 
     def _context(self, of: Handler | Ticker) -> Context:
