@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._kind import Kind
-from ._text import Wrong, quote, wrong
+from ._text import Wrong, number, quote, wrong
 
 MISSING: Any = object()
 
@@ -219,6 +219,13 @@ def _write(x: str, kind: Kind, call: str) -> str:
 
 
 def _compile(source: str, **names: Any) -> Any:
-    scope = {"Wrong": Wrong, "wrong": wrong, "quote": quote, "MISSING": MISSING, **names}
+    scope = {
+        "Wrong": Wrong,
+        "wrong": wrong,
+        "quote": quote,
+        "number": number,
+        "MISSING": MISSING,
+        **names,
+    }
     exec(compile(source, "<pillion serdes>", "exec"), scope)
     return scope["run"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from ..errors import SerdeError
@@ -20,14 +22,29 @@ Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes], Any]
 
 
+@dataclass
+class _Library:
+    """What a library does with one type.
+
+    plain: the value as what JSON holds. exact: whether no null in the JSON of a value stands for
+    NaN; False where that cannot be told at once.
+    """
+
+    dump: Callable[[Any], bytes]
+    load: Callable[[bytes], Any]
+    plain: Callable[[Any], Any]
+    exact: Callable[[Any, bytes], bool]
+
+
 def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
     """Make what encodes and decodes a type of a library. Raises Wrong for one that it refuses."""
     if canonical and not library_of(of):
         raise Wrong(f"is made of a class of {library}: as a key use a dataclass")
     try:
-        dump, plain, load = _pydantic(of) if library == "pydantic" else _msgspec(of)
+        made = _pydantic(of) if library == "pydantic" else _msgspec(of)
     except Exception as error:
         raise Wrong(f"is refused by {library}: {_why(error)}") from error
+    dump, load, plain, exact = made.dump, made.load, made.plain, made.exact
     write = _any.writer(canonical=canonical)
     only = of if isinstance(of, type) else None
 
@@ -38,8 +55,8 @@ def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
             if canonical:
                 return utf8(write(plain(value)))
             data = dump(value)
-            if b"null" in data:
-                write(plain(value))  # it may stand for NaN
+            if b"null" in data and not exact(value, data):
+                write(plain(value))  # refuses NaN
         except SerdeError:
             raise
         except Wrong as error:
@@ -59,7 +76,7 @@ def codec(library: str, of: Any, *, canonical: bool) -> tuple[Encode, Decode]:
     return encode, decode
 
 
-def _pydantic(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
+def _pydantic(of: Any) -> _Library:
     adapter = importlib.import_module("pydantic").TypeAdapter(of)
     # warnings: what does not fit its field. round_trip: without what is computed.
     same = {"by_alias": True, "round_trip": True, "warnings": "error"}
@@ -68,18 +85,32 @@ def _pydantic(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
         data: bytes = adapter.dump_json(value, **same)
         return data
 
-    def plain(value: Any) -> Any:
-        return adapter.dump_python(value, mode="json", **same)
-
     def load(data: bytes) -> Any:
         if b"NaN" in data or b"Infinity" in data:
             parse(data)  # which refuses them unless they are text
         return adapter.validate_json(data)
 
-    return dump, plain, load
+    def plain(value: Any) -> Any:
+        return adapter.dump_python(value, mode="json", **same)
+
+    def exact(value: Any, _data: bytes) -> bool:
+        fields: dict[str, Any] | None = getattr(value, "__dict__", None)
+        return (
+            fields is not None
+            and not getattr(value, "__pydantic_extra__", None)
+            and all(
+                each.__class__ in _SINGLE or (each.__class__ is float and each - each == 0.0)
+                for each in fields.values()
+            )
+        )
+
+    return _Library(dump, load, plain, exact)
 
 
-def _msgspec(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
+_SINGLE = {str, int, bool, NoneType}
+
+
+def _msgspec(of: Any) -> _Library:
     msgspec = importlib.import_module("msgspec")
     load: Decode = msgspec.json.Decoder(of).decode
     write: Encode = msgspec.json.Encoder(order="deterministic").encode  # sorts sets
@@ -92,7 +123,10 @@ def _msgspec(of: Any) -> tuple[Encode, Callable[[Any], Any], Decode]:
     def plain(value: Any) -> Any:
         return msgspec.to_builtins(value, str_keys=True)
 
-    return dump, plain, load
+    def exact(value: Any, data: bytes) -> bool:
+        return bool(load(data) == value)
+
+    return _Library(dump, load, plain, exact)
 
 
 def _why(error: Exception) -> str:

@@ -126,6 +126,7 @@ FLOAT = Kind(
     _read_float,
     _write_float,
     _FINITE,
+    ("{x}.__class__ is float", "number({x})"),
     scalar=True,
 )
 

@@ -21,6 +21,7 @@ MAX_EXACT = 2**53 - 1
 quote: Callable[[str], str] = encode_basestring
 """Write a str in quotes: only `"`, `\\` and what is below U+0020 is escaped."""
 
+_digits = float.__repr__
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -55,9 +56,9 @@ def number(value: float) -> str:
     """Write a float: the fewest digits that read back as the same (-0.0 is written as 0)."""
     if value - value != 0.0:
         raise Wrong(f"is {value}, which JSON does not have")
-    text = float.__repr__(value)
-    if text.endswith(".0"):
-        return "0" if text == "-0.0" else text[:-2]
+    text = _digits(value)
+    if text[-2:] == ".0":
+        return text[:-2] if value else "0"
     return _positional(text) if "e" in text else text
 
 
@@ -72,38 +73,6 @@ def _positional(text: str) -> str:
             return f"{sign}0.{'0' * (-power - 1)}{digits}"
         return sign + digits.ljust(power + 1, "0")
     return f"{mantissa}e{power:+d}"
-
-
-def parse(data: bytes) -> Any:
-    """Read JSON. Raises SerdeError; every number is finite, every str can be written again."""
-    return _parse(data, _finite_scan, _finite)
-
-
-def parse_typed(data: bytes) -> Any:
-    """Read JSON of which each float will be checked by who asks. Otherwise like parse."""
-    return _parse(data, _scan, _decoder)
-
-
-def _parse(data: bytes, scan: Callable[[str, int], tuple[Any, int]], decoder: JSONDecoder) -> Any:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise SerdeError(f"{shown(data)} is no UTF-8, see its byte {error.start}") from None
-    try:
-        try:
-            found, end = scan(text, 0)
-        except StopIteration:
-            end = -1
-            found = None
-        if end != len(text):  # white space around it, or an error that decode words well
-            found = decoder.decode(text)
-    except RecursionError:
-        raise SerdeError("the JSON is nested too deeply") from None
-    except ValueError as error:
-        raise SerdeError(f"{shown(data)} is no JSON: {error}") from None
-    if "\\u" in text and _SURROGATE.search(text):
-        _refuse_lone_surrogates(found)
-    return found
 
 
 def _refuse_lone_surrogates(found: Any) -> None:
@@ -148,8 +117,35 @@ def _finite_float(text: str) -> float:
     return found
 
 
-_decoder = JSONDecoder(parse_constant=_no_constant)
-_finite = JSONDecoder(parse_constant=_no_constant, parse_float=_finite_float)
-# The scanner is what JSONDecoder.decode calls, without its search for white space.
-_scan = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", _decoder).scan_once)
-_finite_scan = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", _finite).scan_once)
+def _parser(decoder: JSONDecoder) -> Callable[[bytes], Any]:
+    # The scanner is what JSONDecoder.decode calls, without its search for white space.
+    scan = cast("Callable[[str, int], tuple[Any, int]]", cast("Any", decoder).scan_once)
+
+    def run(data: bytes) -> Any:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise SerdeError(f"{shown(data)} is no UTF-8, see its byte {error.start}") from None
+        try:
+            try:
+                found, end = scan(text, 0)
+            except StopIteration:
+                found, end = None, -1
+            if end != len(text):  # white space around it, or an error that decode words well
+                found = decoder.decode(text)
+        except RecursionError:
+            raise SerdeError("the JSON is nested too deeply") from None
+        except ValueError as error:
+            raise SerdeError(f"{shown(data)} is no JSON: {error}") from None
+        if "\\u" in text and _SURROGATE.search(text):
+            _refuse_lone_surrogates(found)
+        return found
+
+    return run
+
+
+parse = _parser(JSONDecoder(parse_constant=_no_constant, parse_float=_finite_float))
+"""Read JSON. Raises SerdeError; every number is finite, every str can be written again."""
+
+parse_typed = _parser(JSONDecoder(parse_constant=_no_constant))
+"""Read JSON of which each float will be checked by who asks. Otherwise like parse."""
