@@ -213,6 +213,24 @@ async def test_a_failure_commits_what_was_before_and_ends() -> None:
 
 
 @run
+async def test_a_handler_that_awaits_what_was_cancelled_has_failed() -> None:
+    app = Worker("g")
+    words = app.topic("words", key=str, value=str)
+
+    @app.each(words)
+    async def on_word(record: Record[str, str], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        never = asyncio.get_running_loop().create_future()
+        never.cancel()
+        await never
+
+    async with staged(app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        with pytest.raises(HandlerFailed, match="RuntimeError: what it awaited was cancelled"):
+            await s.work
+
+
+@run
 async def test_a_failing_batch_is_dropped_whole() -> None:
     it = App(each=False)
     async with staged(it.app, commit_interval=60) as s:

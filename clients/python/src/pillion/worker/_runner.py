@@ -259,11 +259,21 @@ class Runner:
             if said is not None and inspect.isawaitable(said):
                 await said
             return self._work.settle()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the run ends
+            cancelled = RuntimeError("what it awaited was cancelled")
+            cancelled.__cause__ = error
+            return self._undone(cancelled)
         except Exception as error:
-            self._work.undo()
-            if self._over:
-                logger.debug("a handler of task %s, which is gone: %r", self.task.name, error)
-            return error
+            return self._undone(error)
+
+    def _undone(self, error: Exception) -> Exception:
+        self._work.undo()
+        if self._over:
+            logger.debug("a handler of task %s, which is gone: %r", self.task.name, error)
+        return error
 
     async def _room_for(self, size: int) -> None:
         """Commit what was kept when the unit would make the commit too large."""
