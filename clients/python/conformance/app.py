@@ -1,16 +1,30 @@
 """The conformance job of spec/scenarios/README.md, written with Worker.
 
-Run by ``pillion conformance --level standby -- python clients/python/conformance/app.py``.
+``pillion conformance --level standby -- python clients/python/conformance/app.py each`` runs it; with
+batches in place of each it takes whole batches.
 """
 
 import asyncio
 import os
+import sys
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from pillion import Context, Record, SqliteStores, Worker
+from pillion import (
+    Batch,
+    Context,
+    GlobalTable,
+    Record,
+    SourceTable,
+    SqliteStores,
+    Table,
+    Worker,
+)
 
 HERE = Path(os.environ["PILLION_CONFORMANCE_DIR"])
+
+BATCHES = sys.argv[1:] == ["batches"]
 
 app = Worker(
     "conformance", stores=SqliteStores(HERE / "stores"), commit_interval=0.002, connect_timeout=60
@@ -36,10 +50,11 @@ async def hold(value: bytes | None) -> None:
 def stateless() -> None:
     """Records in, the same records out."""
 
-    @app.each(words)
-    async def on_word(record: Record[bytes, bytes], ctx: Context) -> None:
-        await hold(record.value)
-        ctx.send(changes, key=record.key, value=record.value)
+    async def on_word(key: bytes | None, value: bytes | None, ctx: Context) -> None:
+        await hold(value)
+        ctx.send(changes, key=key, value=value)
+
+    handle(on_word, [])
 
 
 def tables() -> None:
@@ -48,13 +63,12 @@ def tables() -> None:
     names = app.source_table("names", key=bytes, value=bytes)
     places = app.global_table("places", key=bytes, value=bytes)
 
-    @app.each(words, tables=[counts, names, places])
-    async def on_word(record: Record[bytes, bytes], ctx: Context) -> None:
-        key, rows = record.key, ctx[counts]
-        await hold(record.value)
+    async def on_word(key: bytes | None, value: bytes | None, ctx: Context) -> None:
+        rows = ctx[counts]
+        await hold(value)
         if key is None:
             return
-        if record.value is None:
+        if value is None:
             rows.pop(key, None)
             ctx.send(changes, key=key)
             return
@@ -62,6 +76,27 @@ def tables() -> None:
         found = (ctx[names].get(key), ctx[places].get(key))
         told = b" ".join([rows[key], *(each for each in found if each is not None)])
         ctx.send(changes, key=key, value=told)
+
+    handle(on_word, [counts, names, places])
+
+
+def handle(
+    on_word: Callable[[bytes | None, bytes | None, Context], Awaitable[None]],
+    used: Sequence[Table[bytes, bytes] | SourceTable[bytes, bytes] | GlobalTable[bytes, bytes]],
+) -> None:
+    """Take records one by one, or in batches."""
+
+    async def on_record(record: Record[bytes, bytes], ctx: Context) -> None:
+        await on_word(record.key, record.value, ctx)
+
+    async def on_batch(batch: Batch[bytes, bytes], ctx: Context) -> None:
+        for key, value in batch.items():
+            await on_word(key, value, ctx)
+
+    if BATCHES:
+        app.process(words, tables=used)(on_batch)
+    else:
+        app.each(words, tables=used)(on_record)
 
 
 if __name__ == "__main__":
