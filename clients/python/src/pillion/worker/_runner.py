@@ -100,8 +100,8 @@ class Runner:
 
     @property
     def resting(self) -> bool:
-        """Whether it has nothing in hand, and no call by time is due."""
-        return self._batch is None and self._ticked() is None
+        """Whether it has nothing in hand, and nothing is due by time."""
+        return self._batch is None and self._ticked() is None and self.failure is None
 
     @property
     def clean(self) -> bool:

@@ -128,8 +128,10 @@ class Runtime:
 
     @property
     def resting(self) -> bool:
-        """Whether no handler has anything in hand."""
-        return all(each.runner.resting for each in self._running.values())
+        """Whether no handler has anything in hand, and it is not about to end."""
+        return not self._stopping.is_set() and all(
+            each.runner.resting for each in self._running.values()
+        )
 
     @property
     def clean(self) -> bool:

@@ -11,6 +11,7 @@ from ..._tasks import Task
 from .epoch import Commit, Epoch, Stream
 from .fault import Fault
 from .kafka import Stored, Written
+from .sidecar import Fate
 
 if TYPE_CHECKING:
     from .session import Session
@@ -150,7 +151,9 @@ class Intake:
             self._move(epoch, topic, position)
         session.held.append(commit)
         if not session.sidecar.answers_held:
-            self.answer(commit, "committed", "", lands=True)
+            fates = session.sidecar.fates
+            with_, code, lands = fates.popleft() if fates else Fate("committed", "", lands=True)
+            self.answer(commit, with_, code, lands=lands)
 
     def _move(self, epoch: Epoch, topic: str, position: int) -> None:
         source = epoch.sources.get(topic)

@@ -29,6 +29,8 @@ class Written(NamedTuple):
     task: str
     topic: str
     record: Stored
+    partition: int | None = None
+    """None: it has not been looked for yet."""
 
 
 class Point(NamedTuple):

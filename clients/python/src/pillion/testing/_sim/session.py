@@ -5,6 +5,7 @@ INVARIANT: nothing here waits. What a worker does wrong raises Fault at once.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable
 from json import loads
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from ...errors import FrameError, MessageError
 from .epoch import TABLES, Commit, Epoch, Item, Kind, Stream, split
 from .fault import Fault
 from .intake import Intake
+from .partitioner import partition_of
 from .sidecar import Link, Sidecar
 
 _EXTRA = ',"x_nobody_knows":{"a":[1,null,1.5e3,"\\u0000"],"type":"lost"}}'
@@ -50,6 +52,21 @@ class Session:
         self._last_id = 0
         self._last_stream = 0
         self._intake = Intake(self)
+
+    @property
+    def member(self) -> m.Holder:
+        """The worker, as locate names it."""
+        return m.Holder("this-worker", self.declared.address)
+
+    @property
+    def credited(self) -> bool:
+        """Whether every byte that was sent has been granted anew: the worker has taken it all."""
+        whole = self.limit >= self.declared.credit.connection + self.sent
+        return whole and all(
+            stream.limit >= stream.window + stream.sent
+            for stream in self.streams.values()
+            if stream.epoch.living
+        )
 
     @property
     def declared(self) -> m.Hello:
@@ -94,6 +111,7 @@ class Session:
                 limits=settings.limits,
                 credit=settings.credit,
                 deadlines=settings.deadlines,
+                features=["locate"],
             )
         )
 
@@ -271,6 +289,8 @@ class Session:
                 self.lively = True
             case m.Error():
                 self._error(message, text)
+            case m.Locate():
+                self._locate(message)
             case _:
                 raise Fault("messages that a worker sends", text[:200])
 
@@ -342,6 +362,23 @@ class Session:
                 raise Fault(f"at most {most} for stream {number}", f"a limit of {limit}")
             stream.limit = max(stream.limit, limit)
         self.pump()
+
+    def _locate(self, message: m.Locate) -> None:
+        found = [
+            each.name
+            for each in self.declared.sets
+            if message.set in ("", each.name)
+            and (not message.table or message.table in (table.name for table in each.tables))
+        ]
+        if not found:
+            why = f"there is no table {message.table!r}"
+            self.say(m.Error("unknown_table", why, message.id))
+            return
+        partition = message.partition
+        if partition is None:
+            partition = partition_of(b64decode(message.key), self.sidecar.settings.partitions)
+        task = f"{found[0]}/{partition}"
+        self.say(m.Located(message.id, found[0], partition, task, stale=False, active=self.member))
 
     def _error(self, message: m.Error, text: str) -> None:
         epoch = self.epochs.get(message.epoch)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ... import _messages as m
 from .fault import Fault
@@ -87,8 +88,18 @@ class Settings:
     """Tasks have names that cannot be taken apart."""
     extra: bool = False
     """Each message has a field that nobody knows."""
+    partitions: int = 1
+    """Of every topic, for locate."""
     patience: float = 10.0
     """Seconds that a worker may take for each thing that it owes."""
+
+
+class Fate(NamedTuple):
+    """How a commit ends."""
+
+    with_: str
+    code: str
+    lands: bool
 
 
 @dataclass(slots=True)
@@ -101,6 +112,8 @@ class Sidecar:
     worker: Worker | None = None
     answers_held: bool = False
     """Commits get no answer, and do not land."""
+    fates: deque[Fate] = field(default_factory=deque["Fate"])
+    """How the next commits end; without any they are committed."""
     credit_held: bool = False
     owed: list[Stream] = field(default_factory=list["Stream"])
     """What credit is due for while it is held."""
@@ -123,6 +136,22 @@ class Sidecar:
         if self.session is None:
             raise ValueError("there is no connection yet")
         return self.session
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything that has happened is handled."""
+        return not self._events
+
+    def handle(self) -> None:
+        """Handle what has happened. Raises Fault."""
+        self._changed.clear()
+        while self._events:
+            self._events.popleft()()
+
+    async def change(self, seconds: float) -> None:
+        """Wait until something happens, but not for longer."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
 
     def post(self, event: Event) -> None:
         """Queue what has happened; it is handled when somebody waits."""

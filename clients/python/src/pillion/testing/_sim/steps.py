@@ -264,16 +264,7 @@ async def credit(p: Player, how: str) -> None:
 async def credited(p: Player, _credited: bool) -> None:
     """Wait until every byte that was sent has been granted anew."""
     session = p.now
-
-    def met() -> bool:
-        whole = session.limit >= session.declared.credit.connection + session.sent
-        return whole and all(
-            stream.limit >= stream.window + stream.sent
-            for stream in session.streams.values()
-            if stream.epoch.living
-        )
-
-    await p.sidecar.until("credit for every byte that was sent", met)
+    await p.sidecar.until("credit for every byte that was sent", lambda: session.credited)
 
 
 @verb("granted")
