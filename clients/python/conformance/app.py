@@ -1,7 +1,7 @@
 """The conformance job of spec/scenarios/README.md, written with Worker.
 
-``pillion conformance --level standby -- python clients/python/conformance/app.py each`` runs it; with
-batches in place of each it takes whole batches.
+Run by ``pillion conformance --level standby -- python clients/python/conformance/app.py each``;
+with batches in place of each it takes whole batches.
 """
 
 import asyncio

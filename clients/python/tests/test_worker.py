@@ -11,8 +11,10 @@ from pillion import (
     Batch,
     Context,
     HandlerFailed,
+    MemoryStores,
     Record,
     SourceTable,
+    StoreError,
     Superseded,
     Table,
     UsageError,
@@ -20,6 +22,8 @@ from pillion import (
 )
 from pillion import _messages as m
 from pillion._codes import CloseCode
+from pillion.client import Task
+from pillion.stores import MemoryStore
 from pillion.testing import FakeSidecar
 from working import pairs, staged, until
 
@@ -93,6 +97,47 @@ async def test_commits_wait_for_the_interval() -> None:
         commit = await s.commit()
         assert commit.changelog == {"lists": [(b"k", b'["a","b"]')]}
         assert commit.message.source_next == {"words": 2}
+
+
+@run
+async def test_what_is_done_is_committed_beside_a_handler_that_waits() -> None:
+    it = App()
+    async with staged(it.app, commit_interval=5) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "wait", "c"))
+        await it.inside.wait()
+        s.clock.move(5)
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a"]')]}
+        assert commit.message.source_next == {"words": 1}
+        assert len(commit.outputs["out"]) == 1
+        it.go.set()
+        await until(lambda: it.calls == ["a", "wait", "c"])
+        s.clock.move(5)
+        commit = await s.commit()
+        assert commit.changelog == {"lists": [(b"k", b'["a","wait","c"]')]}
+        assert commit.message.source_next == {"words": 3}
+
+
+@run
+async def test_commits_beside_a_handler_wait_for_those_before() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        for word in ("a", "b"):
+            await s.records(task, "words", *pairs(word))
+        first, second = await s.worker.commit(), await s.worker.commit()
+        await s.records(task, "words", *pairs("c"))
+        await s.records(task, "words", *pairs("wait"))
+        await it.inside.wait()
+        await s.worker.expect_nothing()
+        await s.worker.committed(first)
+        third = await s.worker.commit()
+        assert third.changelog == {"lists": [(b"k", b'["a","b","c"]')]}
+        await s.worker.committed(second)
+        await s.worker.committed(third)
+        it.go.set()
+        assert (await s.commit()).changelog == {"lists": [(b"k", b'["a","b","c","wait"]')]}
 
 
 @run
@@ -433,3 +478,56 @@ async def test_a_reset_waits_for_the_handler() -> None:
         await s.commit()
         await s.worker.expect(m.Opened)
         assert it.named("k") is None
+
+
+class Failing(MemoryStore):
+    """Fails once when it is told to."""
+
+    failing = False
+
+    def get(self, key: bytes) -> bytes | None:
+        if self.failing:
+            self.failing = False
+            raise StoreError("the disk is gone")
+        return super().get(key)
+
+
+class FailingStores(MemoryStores):
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Failing()
+
+    def open(self, task: Task, table: str) -> MemoryStore:
+        return self.store
+
+
+@run
+async def test_a_store_that_fails_in_a_handler_is_opened_anew() -> None:
+    it, stores = App(), FailingStores()
+    async with staged(it.app, stores=stores) as s:
+        task = await s.open("words")
+        stores.store.failing = True
+        await s.records(task, "words", *pairs("a", "b"))
+        error = await s.worker.expect(m.Error)
+        assert (error.task, error.message) == ("words/0", "the disk is gone")
+        await s.worker.lose(task, "store_open_failed")
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a", "b"))
+        assert (await s.commit()).changelog == {"lists": [(b"k", b'["a","b"]')]}
+
+
+@run
+async def test_a_commit_stays_below_what_the_sidecar_takes() -> None:
+    it = App()
+    limits = m.Limits(1 << 20, 1 << 20, 4096, 2)
+    async with staged(it.app, commit_interval=60, limits=limits) as s:
+        task = await s.open("words")
+        words = [(b"%d" % i, b"x" * 1000) for i in range(20)]
+        await s.records(task, "words", *words)
+        seen: list[bytes | None] = []
+        while len(seen) < 18:
+            commit = await s.commit()
+            size = sum(len(frame.data) for frame in commit.frames)
+            assert size <= 4096
+            seen += [key for key, _ in commit.changelog["lists"]]
+        assert seen == [b"%d" % i for i in range(len(seen))]

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from pillion import MemoryStores, Worker
+from pillion import MemoryStores, Stores, Worker
+from pillion import _messages as m
 from pillion._connection import Connection
 from pillion._dial import address
 from pillion.testing import FakeCommit, FakeSidecar, FakeTask, FakeWorker
+from pillion.testing._fake import LIMITS
 from pillion.worker._runtime import Runtime
 
 Pair = tuple[bytes | None, bytes | None]
@@ -67,7 +69,6 @@ class Stage:
         self.sidecar = sidecar
         self.runtime = runtime
         self.clock = clock
-        self.stores = MemoryStores()
         self.work: asyncio.Task[None] = asyncio.create_task(runtime.run())
         self.worker: FakeWorker
 
@@ -89,14 +90,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(app: Worker, *, commit_interval: float = 0) -> AsyncGenerator[Stage]:
+async def staged(
+    app: Worker,
+    *,
+    commit_interval: float = 0,
+    stores: Stores | None = None,
+    limits: m.Limits = LIMITS,
+) -> AsyncGenerator[Stage]:
     """Run an app; the block ends it if it has not ended."""
     clock = ManualClock()
-    async with FakeSidecar() as sidecar:
+    async with FakeSidecar(limits=limits) as sidecar:
         options = replace(app.options(None), where=address(sidecar.url))
         runtime = app.runtime(
             connect=lambda: Connection(options),
-            stores=MemoryStores(),
+            stores=stores or MemoryStores(),
             clock=clock,
             commit_interval=commit_interval,
         )

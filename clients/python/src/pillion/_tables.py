@@ -238,7 +238,7 @@ class Tables:
             self._handle(event)
         except StoreError as error:
             table = event.table if isinstance(event, ev.Restore | ev.Reset) else ""
-            self._failed(event.task, error, table)  # type: ignore[union-attr]
+            self.fail(event.task, error, table)  # type: ignore[union-attr]
         return event
 
     async def commit(
@@ -296,10 +296,10 @@ class Tables:
                 # A table that was not written has no new checkpoint, and nothing to move.
                 mine.tables[name].end_commit(layer, checkpoints.get(name))
         except StoreError as error:
-            self._failed(mine.task, error)
+            self.fail(mine.task, error)
 
-    def _failed(self, task: Task, error: StoreError, table: str = "") -> None:
-        """A store is of no use now. The sidecar opens the task anew."""
+    def fail(self, task: Task, error: StoreError, table: str = "") -> None:
+        """Say that a store of the task is of no use now. The sidecar opens the task anew."""
         logger.warning("%s", error)
         self._drop(task.name)
         self.conn.fail(task, error.message, table=table)

@@ -25,7 +25,7 @@ from .._encode import Record as RawRecord
 from .._notice import logger
 from .._tables import Tables
 from .._tasks import Task
-from ..errors import CommitError, ConnectionLost
+from ..errors import CommitError, ConnectionLost, StoreError
 from ._clock import Clock
 from ._context import Context
 from ._declared import Output
@@ -271,6 +271,10 @@ class Runner:
 
     def _undone(self, error: Exception) -> Exception:
         self._work.undo()
+        if isinstance(error, StoreError) and not self._over:
+            # No fault of the record: the task is opened anew, and its records come again.
+            self._tables.fail(self.task, error)
+            self._over = True
         if self._over:
             logger.debug("a handler of task %s, which is gone: %r", self.task.name, error)
         return error
