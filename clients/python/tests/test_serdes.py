@@ -252,6 +252,7 @@ def test_a_field_that_is_not_set_is_named() -> None:
         (list[bytes], "list[bytes]: field '[]' is bytes, which json does not take: JSON has no "
          "bytes; use str, or a Serde of your own"),
         (Sequence[int], "write list[X] or tuple[X, ...]"),
+        (set, "set: it is set, which json does not take: write set[X]"),
         (Point, "Point: it is Point, which json does not take"),
         (Sizes, "Sizes: it is Sizes, a Flag or an Enum without members; use int or str"),
         (Odd, "Odd: it is Odd, an Enum of other values than str and int"),
@@ -317,6 +318,8 @@ def test_a_declaration_takes_types_and_serdes() -> None:
         assert serde_of(bytes, key=key, where="t") is BYTES
         assert serde_of(int, key=key, where="t") is INT
         assert serde_of(float, key=key, where="t") is FLOAT
+        tail: Any = Tail  # a function to a type checker
+        assert serde_of(tail, key=key, where="t") is STR
         own = Celsius()
         assert serde_of(own, key=key, where="t") is own
         canonical = json(Key, canonical=True)

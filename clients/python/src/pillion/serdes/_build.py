@@ -22,6 +22,9 @@ _ADVICE = {
     "complex": "JSON has no complex numbers",
     "Sequence": "write list[X] or tuple[X, ...]",
     "Mapping": "write dict[str, X]",
+    "tuple": "write tuple[X, ...]",
+    "set": "write set[X]",
+    "frozenset": "write frozenset[X]",
     "time": "write str",
     "timedelta": "write float (seconds)",
 }
@@ -36,10 +39,10 @@ class Foreign(Exception):
 
 
 class Builder:
-    """Makes kinds, each dataclass once. untyped: whether any JSON may stand somewhere in it.
-    levels: whether equal values that differ (sets, datetimes) are written as one.
+    """Makes kinds, each dataclass once. Raises Wrong for what it refuses, Foreign for other's.
 
-    Raises Wrong for what it refuses, Foreign for what is not its affair.
+    untyped: whether any JSON may stand somewhere in what it made.
+    levels: whether values that look different and are equal (sets, datetimes) are written as one.
     """
 
     def __init__(self, *, canonical: bool, within: frozenset[Any] = frozenset()) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NewType, get_args, get_origin, get_type_hints
 
 from ._text import Wrong
 
@@ -40,7 +40,7 @@ def bare(hint: Any) -> Any:
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
-        elif hasattr(hint, "__supertype__"):
+        elif isinstance(hint, NewType):
             hint = hint.__supertype__
         elif type(hint).__name__ == "TypeAliasType":
             hint = hint.__value__

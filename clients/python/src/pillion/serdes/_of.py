@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast, get_origin
 
 from ..errors import UsageError
 from ._base import Serde, SerdeLike
-from ._hints import is_typed_dict, library_of
+from ._hints import bare, is_typed_dict, library_of
 from ._json import Json, json, type_name
 from ._scalars import BYTES, FLOAT, INT, STR
 
@@ -32,6 +32,7 @@ def serde_of(what: SerdeLike[T], *, key: bool, where: str) -> Serde[T]:
 
 
 def _find(what: Any, key: bool) -> Serde[Any]:
+    what = bare(what)
     if isinstance(what, type) and what in _SCALARS:
         return _SCALARS[what]
     name = type_name(what)
