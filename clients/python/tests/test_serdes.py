@@ -304,7 +304,10 @@ class Celsius:
         return found
 
 
+@dataclass
 class Nameless:
+    """Without a hash, too."""
+
     def encode(self, value: list[int], /) -> bytes:
         return bytes(value)
 
@@ -320,8 +323,9 @@ def test_a_declaration_takes_types_and_serdes() -> None:
         assert serde_of(float, key=key, where="t") is FLOAT
         tail: Any = Tail  # a function to a type checker
         assert serde_of(tail, key=key, where="t") is STR
-        own = Celsius()
-        assert serde_of(own, key=key, where="t") is own
+        for own in (Celsius(), Nameless()):
+            same: Any = serde_of(own, key=key, where="t")  # type: ignore[arg-type]
+            assert same is own
         canonical = json(Key, canonical=True)
         assert serde_of(canonical, key=key, where="t") is canonical
     legs = serde_of(list[Leg], key=False, where="t")
@@ -354,9 +358,8 @@ def test_a_declaration_takes_types_and_serdes() -> None:
 )  # fmt: skip
 def test_what_a_declaration_refuses(what: Any, key: bool, sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        serde_of(what, key=key, where="topic 'flights'")
-    role = "key" if key else "value"
-    assert caught.value.message == f"the {role} of topic 'flights': {sentence}"
+        serde_of(what, key=key, where="the key of topic 'flights'")
+    assert caught.value.message == f"the key of topic 'flights': {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ def serde_of(what: SerdeLike[T], *, key: bool, where: str) -> Serde[T]:
 
     str, bytes, int, float: as Kafka's serialisers write them. Dataclasses, TypedDicts, models of
     pydantic, structs of msgspec, list, dict and the like: JSON; as a key it must be canonical.
-    where: what is declared, such as "topic 'flights'". Raises UsageError.
+    where: what is declared, such as "the key of topic 'flights'". Raises UsageError.
     """
-    role = f"the {'key' if key else 'value'} of {where}"
     try:
         return cast("Serde[T]", _find(what, key))
     except UsageError as error:
-        raise UsageError(f"{role}: {error.message}") from None
+        raise UsageError(f"{where}: {error.message}") from None
 
 
 def _find(what: Any, key: bool) -> Serde[Any]:
@@ -68,9 +67,14 @@ def _find(what: Any, key: bool) -> Serde[Any]:
 
 def _is_json(what: Any) -> bool:
     """Whether a type is an object or array of JSON, so that no other bytes can be meant."""
-    if (get_origin(what) or what) in _CONTAINERS:
+    if get_origin(what) in _CONTAINERS:
         return True
     if not isinstance(what, type):
         return False
     found = cast("type[Any]", what)
-    return bool(dataclasses.is_dataclass(found) or library_of(found) or is_typed_dict(found))
+    return bool(
+        found in _CONTAINERS
+        or dataclasses.is_dataclass(found)
+        or library_of(found)
+        or is_typed_dict(found)
+    )
