@@ -58,7 +58,16 @@ from .events import (
     Revoking,
     Waiting,
 )
-from .stores import MemoryStore, MemoryStores, SqliteStore, SqliteStores, Store, Stores
+from .stores import (
+    MemoryStore,
+    MemoryStores,
+    RocksStore,
+    RocksStores,
+    SqliteStore,
+    SqliteStores,
+    Store,
+    Stores,
+)
 
 __all__ = [
     "Assigned",
@@ -98,6 +107,8 @@ __all__ = [
     "Restored",
     "Restoring",
     "Revoking",
+    "RocksStore",
+    "RocksStores",
     "Row",
     "Set",
     "Shadow",

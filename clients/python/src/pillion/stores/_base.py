@@ -21,6 +21,11 @@ from .._tasks import Task
 class Store(Protocol):
     """One table of one task. Used from one event loop, by one owner at a time."""
 
+    @property
+    def ordered(self) -> bool:
+        """Whether items() come in the order of their keys' bytes. An attribute will do."""
+        ...
+
     def checkpoint(self) -> str | None:
         """What the store is complete up to; None for an empty store."""
         ...
@@ -45,8 +50,15 @@ class Store(Protocol):
         """The value of a key; None when there is none."""
         ...
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All rows, in any order. Not to be used while the store changes."""
+    def items(
+        self, start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The rows with start <= key < stop, None for no bound; in key order if ordered.
+
+        The store may change meanwhile: a row that is there all the time comes once, one that comes
+        or goes once or not at all. An iterator that is given up halfway holds nothing that another
+        call, or close, would wait for.
+        """
         ...
 
     def __len__(self) -> int:

@@ -11,6 +11,8 @@ from .._tasks import Task
 class MemoryStore:
     """A table in a dict."""
 
+    ordered = False
+
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self._checkpoint: str | None = None
@@ -40,9 +42,15 @@ class MemoryStore:
         """See Store."""
         return self.rows.get(key)
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """See Store."""
-        return iter(self.rows.items())
+    def items(
+        self, start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """See Store. Takes a list of the keys, and the values as it comes to them."""
+        for key in list(self.rows):
+            if (start is None or key >= start) and (stop is None or key < stop):
+                value = self.rows.get(key)
+                if value is not None:
+                    yield key, value
 
     def __len__(self) -> int:
         return len(self.rows)

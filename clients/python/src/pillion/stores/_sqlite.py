@@ -1,11 +1,6 @@
 """Tables in SQLite: they survive the process, and a restart replays only what came after.
 
-Layout: ``<root>/<set or global table>/<table>.<partition>.sqlite``, one file for each task and
-table, names made safe (safe_name). A file knows which table of which topic and partition it holds.
-Workers of one machine may share a root: where another process has the file open (it is the active,
-and this one keeps a copy), the next of ``<table>.<partition>.copy-2.sqlite``, ``-3``, … is taken.
-One that is damaged or holds something else is renamed to ``….bad-N``, with a warning, and the table
-starts empty: Kafka has it.
+One file for each task and table; see _files for where it is and who has it.
 
 Rows and checkpoint change in one transaction (WAL, synchronous=NORMAL: safe against a crash of the
 process; after a power failure the last transactions may be missing, together with their
@@ -15,27 +10,37 @@ faster; reads see them.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
 from .._batch import Batch
-from .._notice import notice
-from .._tasks import Task
 from ..errors import StoreBusy, StoreCorrupt, StoreError
+from ._files import OPEN_WITHIN, FileStores, Rows, make_parent, pages, set_aside
 
 APPLICATION_ID = 0x504C4E31  # PLN1
 FORMAT = 1
-GATHER_ROWS = 32_768
-GATHER_BYTES = 16 << 20
-GATHER_SECONDS = 0.5
-OPEN_WITHIN = 2.0  # seconds to wait for another process to let go
-COPIES = 16  # files of one table, of processes that share a directory
+# The more rows a transaction has, the more of them share a page that it writes. What all tables
+# gather together is what comes from Kafka in GATHER_SECONDS.
+GATHER_ROWS = 131_072
+GATHER_BYTES = 32 << 20
+GATHER_SECONDS = 1.0
+PAGE_SIZE = 8192  # bytes; only of files that are made now
+LOG_BYTES = 32 << 20  # of the write-ahead log, before it is copied into the file
 
+_PRAGMAS = (
+    f"page_size = {PAGE_SIZE}",
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    f"wal_autocheckpoint = {LOG_BYTES // PAGE_SIZE}",
+    "cache_size = -16000",
+    # Reads of a table larger than the cache, without a copy and a call each. As much as SQLite
+    # allows; it takes address space, and memory only as the system has it to spare.
+    "mmap_size = 2147418112",
+)
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     "CREATE TABLE rows (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID",
@@ -46,45 +51,13 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-class SqliteStores:
+class SqliteStores(FileStores["SqliteStore"]):
     """Opens tables below a directory, which workers of one group may share."""
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
+    suffix = ".sqlite"
 
-    def path(self, task: Task, table: str, copy: int = 1) -> Path:
-        """Where the store of a table is; where others are that share the directory, from 2 on."""
-        name = f"{safe_name(table)}.{task.partition}"
-        return (
-            self.root / safe_name(task.set) / f"{name}{f'.copy-{copy}' if copy > 1 else ''}.sqlite"
-        )
-
-    def open(self, task: Task, table: str) -> SqliteStore:
-        """See Stores."""
-        identity = f"{table} {task.tables[table].topic}/{task.partition}"
-        paths = [self.path(task, table, copy) for copy in range(1, COPIES + 1)]
-        kept = sorted((p for p in paths if p.exists()), key=_written_last, reverse=True)
-        for path in kept:
-            with suppress(StoreBusy):
-                return SqliteStore(path, identity, 0.0)
-        if task.role == "active" and kept:
-            # Who hands a task over lets go of its file in a moment, which saves a replay.
-            with suppress(StoreBusy):
-                return SqliteStore(kept[0], identity)
-        for path in paths[:-1]:
-            if path not in kept:
-                with suppress(StoreBusy):
-                    return SqliteStore(path, identity, 0.0)
-        return SqliteStore(paths[-1], identity, 0.0)
-
-
-def _written_last(path: Path) -> float:
-    """When a file was written."""
-    times = [0.0]
-    for each in (path, path.with_name(path.name + "-wal")):
-        with suppress(OSError):
-            times.append(each.stat().st_mtime)
-    return max(times)
+    def _open(self, path: Path, identity: str, within: float) -> SqliteStore:
+        return SqliteStore(path, identity, within)
 
 
 class SqliteStore:
@@ -93,17 +66,17 @@ class SqliteStore:
     StoreBusy when another process has it open and does not let go within so many seconds.
     """
 
-    def __init__(self, path: str | Path, identity: str, within: float | None = None) -> None:
+    ordered = True
+
+    def __init__(self, path: str | Path, identity: str, within: float = OPEN_WITHIN) -> None:
         self.path = Path(path)
-        self._within = OPEN_WITHIN if within is None else within
+        self._within = within
         self._gathered: dict[bytes, bytes | None] = {}
         self._gathered_bytes = 0
         self._flushed_at = time.monotonic()
         self._db: sqlite3.Connection | None = None
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"the directory {self.path.parent} cannot be made: {error}") from error
+        self._cursor: sqlite3.Cursor | None = None
+        make_parent(self.path)
         try:
             self._open(identity)
         except StoreCorrupt:
@@ -134,41 +107,49 @@ class SqliteStore:
 
     def flush(self) -> None:
         """See Store."""
+        if self._gathered or self._checkpoint != self._written:
+            rows = self._gathered
+            # Sorted rows go through the tree once, page after page.
+            keys = sorted(rows)
+            with self._transaction() as db:
+                sets = ((key, value) for key in keys if (value := rows[key]) is not None)
+                db.executemany("REPLACE INTO rows VALUES (?, ?)", sets)
+                removed = ((key,) for key in keys if rows[key] is None)
+                db.executemany("DELETE FROM rows WHERE k = ?", removed)
+                _set_meta(db, "checkpoint", self._checkpoint)
+            self._written = self._checkpoint
+            self._gathered = {}
+            self._gathered_bytes = 0
+        # From its end: a large table takes longer than GATHER_SECONDS, and would gather no more.
         self._flushed_at = time.monotonic()
-        if not self._gathered and self._checkpoint == self._written:
-            return
-        rows = sorted(self._gathered.items())
-        with self._transaction() as db:
-            db.executemany(
-                "REPLACE INTO rows VALUES (?, ?)", [row for row in rows if row[1] is not None]
-            )
-            db.executemany(
-                "DELETE FROM rows WHERE k = ?", [row[:1] for row in rows if row[1] is None]
-            )
-            _set_meta(db, "checkpoint", self._checkpoint)
-        self._written = self._checkpoint
-        self._gathered.clear()
-        self._gathered_bytes = 0
 
     def get(self, key: bytes) -> bytes | None:
         """See Store."""
         if self._gathered and key in self._gathered:
             return self._gathered[key]
-        if self._db is None:
+        if self._cursor is None:
             raise StoreError(f"the store {self.path} is closed")
         try:
-            found = self._db.execute("SELECT v FROM rows WHERE k = ?", (key,)).fetchone()
+            # One cursor for all: making it would take a tenth of the time. The key is unique, so
+            # that fetchone meets the end as well, and no read is left open.
+            found = self._cursor.execute("SELECT v FROM rows WHERE k = ?", (key,)).fetchone()
         except sqlite3.Error as error:
             raise self._failed(error) from error
         return None if found is None else cast("bytes", found[0])
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
+    def items(
+        self, start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
         """See Store. In the order of keys."""
-        self.flush()
-        with self._guard() as db:
-            yield from cast(
-                "Iterable[tuple[bytes, bytes]]", db.execute("SELECT k, v FROM rows ORDER BY k")
-            )
+        until, bound = ("", ()) if stop is None else ("AND k < ?", (stop,))
+        query = f"SELECT k, v FROM rows WHERE k >= ? {until} ORDER BY k LIMIT ?"
+
+        def read(at: bytes, limit: int) -> Rows:
+            self.flush()
+            with self._guard() as db:
+                return db.execute(query, (at, *bound, limit)).fetchall()
+
+        return pages(read, start)
 
     def __len__(self) -> int:
         self.flush()
@@ -213,9 +194,8 @@ class SqliteStore:
             empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
             if not known and not empty:
                 raise self._set_aside("is not a table of this client")
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("PRAGMA cache_size = -16000")
+            for pragma in _PRAGMAS:
+                db.execute(f"PRAGMA {pragma}")
         with self._transaction() as db:  # writes, so that the lock is taken now
             if not known:
                 for statement in _SCHEMA:
@@ -234,27 +214,18 @@ class SqliteStore:
                 "(each group needs its own directory)"
             )
         self._checkpoint = self._written = found.get("checkpoint")
+        with self._guard() as db:
+            self._cursor = db.cursor()
 
     def _let_go(self) -> None:
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
-            self._db = None
+            self._db = self._cursor = None
 
     def _set_aside(self, why: str) -> StoreCorrupt:
         self._let_go()
-        n = 1
-        while (aside := self.path.with_name(f"{self.path.name}.bad-{n}")).exists():
-            n += 1
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                self.path.with_name(self.path.name + suffix).rename(f"{aside}{suffix}")
-        error = StoreCorrupt(
-            f"the store {self.path} {why}; it is kept as {aside.name}, "
-            "and the table is restored from Kafka"
-        )
-        notice(str(error))
-        return error
+        return set_aside(self.path, why, ("-wal", "-shm"))
 
     @contextmanager
     def _guard(self) -> Generator[sqlite3.Connection]:
@@ -284,20 +255,6 @@ class SqliteStore:
                 with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
                 raise
-
-
-def safe_name(name: str) -> str:
-    """Make a file name of any text: letters, digits, - _ and inner dots stay, others become %XX."""
-    made = "".join(
-        char if char.isascii() and (char.isalnum() or char in "-_" or (char == "." and i)) else
-        "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
-        for i, char in enumerate(name)
-    )  # fmt: skip
-    if len(made) > 120:
-        made = (
-            f"{made[:100]}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-        )
-    return made or "%"
 
 
 def _set_meta(db: sqlite3.Connection, name: str, value: str | None) -> None:

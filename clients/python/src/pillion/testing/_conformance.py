@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from .._batch import Batch
 from .._encode import encode
@@ -21,7 +22,7 @@ def store_conformance(stores: Callable[[], Stores], *, durable: bool = True) -> 
     nothing there. durable says whether another opener finds what an earlier one wrote, as after a
     restart of the process.
     """
-    for check in (_empty, _rows, _order, _nulls, _commit, _wipe, _apart, _any_bytes):
+    for check in _CHECKS:
         check(stores())
     _reopen(stores, durable=durable)
 
@@ -127,6 +128,69 @@ def _any_bytes(stores: Stores) -> None:
     store.close()
 
 
+def _ranges(stores: Stores) -> None:
+    store = _open(stores, "ranges")
+    keys = [b"", b"\0", b"a", b"a\0", b"ab", b"b", b"b\xff", b"\xff", b"\xff\xff"]
+    store.apply(restore_batch([(key, b"v" + key) for key in reversed(keys)], "v1:1"))
+    bounds = [None, *keys, b"aa", b"c", b"\xff\xff\xff"]
+    for start in bounds:
+        for stop in bounds:
+            rows = list(store.items(start, stop))
+            within = [
+                (key, b"v" + key)
+                for key in keys
+                if (start is None or key >= start) and (stop is None or key < stop)
+            ]
+            found = rows if store.ordered else sorted(rows)
+            order = "in order" if store.ordered else "in any order"
+            assert found == within, f"items({start!r}, {stop!r}) gives start <= key < stop, {order}"
+    store.close()
+
+
+def walk_while_changing(stores: Stores) -> None:
+    """A walk while commits, restored rows and removals land between its rows."""
+    store = _open(stores, "changing")
+    stay = {b"%05d" % i for i in range(0, 3000, 3)}
+    store.apply(restore_batch([(key, b"0") for key in stay], "v1:0"))
+    store.apply_commit({b"%05d" % i: b"0" for i in range(1, 3000, 3)}, "v1:1")
+    seen: list[bytes] = []
+    for n, (key, _) in enumerate(store.items()):
+        seen.append(key)
+        i = int(key)
+        near: dict[bytes, bytes | None] = {
+            b"%05d" % j: None if j % 3 == 1 else b"%d" % n
+            for j in range(max(0, i - 3), min(3000, i + 4))
+        }
+        if n % 2:
+            store.apply_commit(near, f"v1:c{n}")
+        else:
+            store.apply(restore_batch(list(near.items()), f"v1:r{n}"))
+    assert len(seen) == len(set(seen)), "while a store changes, items() gives no row twice"
+    assert stay <= set(seen), "while a store changes, items() misses no row that stays"
+    assert not store.ordered or seen == sorted(seen), "while a store changes, items() keeps order"
+    walk = store.items()
+    next(walk)
+    store.wipe()
+    assert len(list(walk)) <= len(seen), "a walk ends after wipe()"
+    store.close()
+
+
+def _given_up(stores: Stores) -> None:
+    store = _open(stores, "given up")
+    rows = {b"%05d" % i: b"v" for i in range(5000)}
+    store.apply_commit(rows, "v1:1")
+    walks = [store.items() for _ in range(3)]
+    for taken, walk in enumerate(walks):
+        assert len(list(islice(walk, 40 * taken))) == 40 * taken
+    store.apply_commit({b"00000": b"w"}, "v1:2")
+    store.close()
+    again = _open(stores, "given up")
+    rows[b"00000"] = b"w"
+    _holds(again, rows, "v1:2", "a walk that was given up holds nothing")
+    again.close()
+    del walks
+
+
 def _reopen(stores: Callable[[], Stores], *, durable: bool) -> None:
     first = stores()
     for opener in _twice(first, stores() if durable else first):
@@ -143,3 +207,9 @@ def _reopen(stores: Callable[[], Stores], *, durable: bool) -> None:
 
 def _twice(*openers: Stores) -> Iterator[Stores]:
     yield from openers
+
+
+_CHECKS = (
+    _empty, _rows, _order, _nulls, _commit, _wipe, _apart, _any_bytes, _ranges,
+    walk_while_changing, _given_up,
+)  # fmt: skip
