@@ -49,8 +49,10 @@ class TestDriver:
     changelogs. timeout is how many real seconds the handlers may take for one call of the driver;
     AssertionError says which task has not come to rest.
 
-    Time stands still but in advance(). The app's commit_interval counts as 0: there is one commit
-    for each send(), send_many() or call by time, and task.
+    Time stands still but in advance(). A task makes one commit of what a method has it do, and one
+    for each call by time: commit_interval passes at once, in no time of the driver's clock.
+
+    Where an event loop runs already, as in an async test, the app gets a thread of its own.
     """
 
     __test__ = False  # this is no test, whatever pytest thinks of its name

@@ -14,7 +14,6 @@ State = Literal[
     "opening", "restoring", "restored", "running", "revoking", "released", "failed", "over"
 ]
 Kind = Literal["records", "output", "changelog", "source", "global"]
-TABLES = ("changelog", "source", "global")
 
 
 @dataclass(slots=True, eq=False)

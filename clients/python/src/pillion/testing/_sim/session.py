@@ -1,24 +1,22 @@
-"""One connection of a worker: its control messages, checked.
+"""One connection of a worker: its epochs and streams, what is sent, and who checks what comes.
 
 INVARIANT: nothing here waits. What a worker does wrong raises Fault at once.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable
-from json import loads
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ... import _json as json
 from ... import _messages as m
 from ..._frames import Frame
 from ..._frames import parse as parse_frame
 from ...errors import FrameError, MessageError
-from .epoch import TABLES, Commit, Epoch, Item, Kind, Stream, split
+from .control import Control
+from .epoch import Commit, Epoch, Item, Kind, Stream, split
 from .fault import Fault
 from .intake import Intake
-from .partitioner import partition_of
 from .sidecar import Link, Sidecar
 
 _EXTRA = ',"x_nobody_knows":{"a":[1,null,1.5e3,"\\u0000"],"type":"lost"}}'
@@ -52,6 +50,7 @@ class Session:
         self._last_id = 0
         self._last_stream = 0
         self._intake = Intake(self)
+        self._control = Control(self, self._intake)
 
     @property
     def member(self) -> m.Holder:
@@ -240,7 +239,7 @@ class Session:
         self.sidecar.trace.append(f"worker: {data[:300]}")
         if message.TYPE in self.sidecar.forbidden:
             raise Fault(f"no {message.TYPE} now", data[:200])
-        self._control(message, data)
+        self._control.take(message, data)
 
     def finish(self, code: int) -> None:
         """Take the end of the connection. What has no answer has not reached Kafka."""
@@ -267,128 +266,3 @@ class Session:
         if stream.kind not in ("output", "changelog"):
             raise Fault("writes to changelogs and outputs", f"writes to {stream.name}")
         return stream
-
-    def _control(self, message: m.Message, text: str) -> None:
-        if isinstance(message, m.Hello) != (self.hello is None):
-            raise Fault("hello once, and before everything else", text[:200])
-        match message:
-            case m.Hello():
-                self.hello, self.last_request = message, message.id
-                self.limit = message.credit.connection
-            case m.Opened():
-                self._opened(message)
-            case m.Ready():
-                self._ready(message)
-            case m.Released():
-                self._released(message)
-            case m.Commit():
-                self._intake.commit(message)
-            case m.Credit():
-                self._credit(message)
-            case m.Progress():
-                self.lively = True
-            case m.Error():
-                self._error(message, text)
-            case m.Locate():
-                self._locate(message)
-            case _:
-                raise Fault("messages that a worker sends", text[:200])
-
-    def _opened(self, message: m.Opened) -> None:
-        epoch = self.find(message)
-        if epoch is None:
-            return
-        if wiped := epoch.resets.pop(message.re, None):
-            if mark := message.checkpoints.get(wiped.name):
-                raise Fault(f"opened with null for {wiped.name}", f"the checkpoint {mark!r}")
-            return
-        if message.re != epoch.asked or epoch.state not in ("opening", "revoking"):
-            came = f"opened with re {message.re} for task {epoch.task} in state {epoch.state}"
-            raise Fault("opened once for each assign and reset", came)
-        for name, mark in message.checkpoints.items():
-            if name not in epoch.tables:
-                raise Fault("checkpoints of the task's tables", f"one of a table {name!r}")
-            if mark:
-                self._position(epoch.tables[name], mark)
-        if epoch.state == "opening":
-            epoch.state = "restoring"
-
-    def _position(self, stream: Stream, mark: str) -> None:
-        assert stream.kind in TABLES
-        point = self.kafka.points.get(mark)
-        where = (stream.topic, stream.epoch.partition)
-        if point is None or (point.topic, point.partition) != where:
-            want = f"a checkpoint that was given for {'/'.join(map(str, where))}, or null"
-            raise Fault(
-                want, repr(mark), "keep it as an opaque string, one for each task and table"
-            )
-        if point.void:
-            raise Fault(
-                "a store without the rows of a commit whose epoch was over when its answer came",
-                f"the checkpoint of that answer for {stream.name}",
-            )
-        stream.position = point.position
-
-    def _ready(self, message: m.Ready) -> None:
-        epoch = self.find(message)
-        if epoch is None or message.re in epoch.overtaken or epoch.state == "revoking":
-            return
-        if message.re != epoch.ready or epoch.state != "restored":
-            came = f"ready with re {message.re} for task {epoch.task} in state {epoch.state}"
-            raise Fault("ready once for each restored and promoted", came)
-        epoch.ready, epoch.state, epoch.ran = 0, "running", True
-
-    def _released(self, message: m.Released) -> None:
-        epoch = self.find(message)
-        if epoch is None:
-            return
-        if message.re != epoch.revoke or epoch.state not in ("revoking", "failed"):
-            came = f"released with re {message.re} for task {epoch.task} in state {epoch.state}"
-            raise Fault("released once for each revoke", came)
-        self._intake.none_begun(epoch)
-        epoch.state = "released"
-        self.over_when_answered(epoch)
-
-    def _credit(self, message: m.Credit) -> None:
-        most = self.declared.credit.connection + self.sent
-        if message.connection > most:
-            raise Fault(f"at most {most} for the connection", f"a limit of {message.connection}")
-        self.limit = max(self.limit, message.connection)
-        for number, limit in message.streams.items():
-            stream = self.streams.get(number)
-            if stream is None:
-                raise Fault("streams that were given", f"credit for a stream {number}")
-            if limit > (most := stream.window + stream.sent):
-                raise Fault(f"at most {most} for stream {number}", f"a limit of {limit}")
-            stream.limit = max(stream.limit, limit)
-        self.pump()
-
-    def _locate(self, message: m.Locate) -> None:
-        found = [
-            each.name
-            for each in self.declared.sets
-            if message.set in ("", each.name)
-            and (not message.table or message.table in (table.name for table in each.tables))
-        ]
-        if not found:
-            why = f"there is no table {message.table!r}"
-            self.say(m.Error("unknown_table", why, message.id))
-            return
-        partition = message.partition
-        if partition is None:
-            partition = partition_of(b64decode(message.key), self.sidecar.settings.partitions)
-        task = f"{found[0]}/{partition}"
-        self.say(m.Located(message.id, found[0], partition, task, stale=False, active=self.member))
-
-    def _error(self, message: m.Error, text: str) -> None:
-        epoch = self.epochs.get(message.epoch)
-        if epoch is not None and not epoch.living:
-            return
-        if self.sidecar.hears is None or not self.sidecar.hears(fields(text)):
-            raise Fault("no error", text[:300], "the worker refuses what a sidecar may say here")
-
-
-def fields(text: str) -> dict[str, Any]:
-    """Read a message as it stands."""
-    found: dict[str, Any] = loads(text)
-    return found
