@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ..errors import PillionError
 from ._declared import Output
@@ -22,6 +22,8 @@ class Stop:
 class Skip:
     """Go on behind the record, as if it had not been there. It is logged."""
 
+    passes: ClassVar[str] = "skipped"
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
@@ -32,6 +34,7 @@ class DeadLetter:
     """
 
     output: Output[Any, Any]
+    passes: ClassVar[str] = "to dead letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,22 @@ def verdict_of(policy: OnError, failure: Failure) -> Verdict:
     if not isinstance(said, Stop | Skip | DeadLetter):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"on_error returned {said!r}; return Stop(), Skip() or DeadLetter(output)")
     return said
+
+
+def failed_handler(name: str, where: str, error: Exception) -> HandlerFailed:
+    """Say that user code has raised."""
+    text = f"{name} has failed {where}: {describe(error)}"
+    made = HandlerFailed(f"{text}; what was before is committed, and the next start begins there")
+    made.__cause__ = error
+    return made
+
+
+def undecodable(where: str, error: Exception) -> HandlerFailed:
+    """Say that a record does not decode."""
+    text = f"the record at {where} cannot be processed: {describe(error)}"
+    made = HandlerFailed(f"{text}; the next start begins with it", "undecodable")
+    made.__cause__ = error.__cause__
+    return made
 
 
 def dead_letter_headers(failure: Failure) -> list[tuple[str, bytes | None]]:

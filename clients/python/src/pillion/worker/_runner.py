@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ from ._policy import (
     Verdict,
     dead_letter_headers,
     describe,
+    failed_handler,
+    undecodable,
     verdict_of,
 )
 from ._records import cut, decode
@@ -83,6 +85,7 @@ class Runner:
         self._batch: RawBatch | None = None
         self._ending = False
         self._over = False  # the epoch is: nothing can be committed any more
+        self._waiting = False  # for an async handler
         self._woken = asyncio.Event()
         self._positions = {topic: each.position for topic, each in task.sources.items()}
         self._dirty_since: float | None = None  # something waits for a commit since then
@@ -201,7 +204,7 @@ class Runner:
                 return
             if isinstance(said, Exception):
                 where = f"in the batch of {raw.topic}/{raw.task.partition} from offset"
-                raise _failed(handler.name, f"{where} {batch.offsets[0]}", said)
+                raise failed_handler(handler.name, f"{where} {batch.offsets[0]}", said)
             size = said
         elif bad:
             size = self._work.settle()  # dead letters
@@ -247,7 +250,7 @@ class Runner:
         if self._over:
             return
         if isinstance(said, Exception):
-            raise _failed(ticker.name, f"in task {self.task.name}", said)
+            raise failed_handler(ticker.name, f"in task {self.task.name}", said)
         await self._room_for(said)
         if said:
             self._keep(said)
@@ -257,7 +260,7 @@ class Runner:
         try:
             said = function(*args)
             if said is not None and inspect.isawaitable(said):
-                await said
+                await self._wait_for(said)
             return self._work.settle()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -268,6 +271,15 @@ class Runner:
             return self._undone(cancelled)
         except Exception as error:
             return self._undone(error)
+
+    async def _wait_for(self, handler: Awaitable[object]) -> None:
+        """Let an async handler take its time: what was kept before it is committed meanwhile."""
+        self._waiting = True
+        self._commit_beside()
+        try:
+            await handler
+        finally:
+            self._waiting = False
 
     def _undone(self, error: Exception) -> Exception:
         self._work.undo()
@@ -293,7 +305,9 @@ class Runner:
         if topic:
             self._positions[topic] = end
         if self._dirty_since is None:
-            self._dirty_since = self._clock.now()
+            self._dirty_since = now = self._clock.now()
+            if interval := self._policy.commit_interval:
+                self._clock.call_at(now + interval, self._commit_beside)
 
     def _context(self, of: Handler | Ticker) -> Context:
         found = self._contexts.get(of)
@@ -328,15 +342,12 @@ class Runner:
         try:
             verdict: Verdict = verdict_of(policy, failure)
         except Exception as error:
-            return _failed(f"on_error of {handler.name}", f"for {where}", error)
+            return failed_handler(f"on_error of {handler.name}", f"for {where}", error)
         if isinstance(verdict, Stop):
             if failure.decoding:
-                text = f"the record at {where} cannot be processed: {describe(failure.error)}"
-                made = HandlerFailed(f"{text}; the next start begins with it", "undecodable")
-                made.__cause__ = failure.error.__cause__
-                return made
-            return _failed(handler.name, f"at {where}", failure.error)
-        logger.warning("%s: %s, %s", where, describe(failure.error), _done(verdict))
+                return undecodable(where, failure.error)
+            return failed_handler(handler.name, f"at {where}", failure.error)
+        logger.warning("%s: %s, %s", where, describe(failure.error), verdict.passes)
         if isinstance(verdict, DeadLetter):
             headers = (*raw.headers(row), *dead_letter_headers(failure))
             self._work.send(verdict.output.name, RawRecord(failure.key, failure.value, headers))
@@ -345,7 +356,8 @@ class Runner:
     # -- commits --------------------------------------------------------------------------------
 
     def _due(self) -> bool:
-        if self._dirty_since is None or len(self._sent) >= self._outstanding:
+        unanswered = sum(not sent.done() for sent in self._sent)
+        if self._dirty_since is None or unanswered >= self._outstanding:
             return False
         return self._clock.now() >= self._dirty_since + self._policy.commit_interval
 
@@ -355,7 +367,20 @@ class Runner:
         outputs = self._work.take_outputs()
         sent = self._tables.send(self.task, dict(self._positions), outputs=outputs)
         self._sent.append(sent)
-        sent.add_done_callback(lambda _: self._woken.set())
+        sent.add_done_callback(self._commit_beside)
+
+    def _commit_beside(self, _: object = None) -> None:
+        """Wake up; commit what is due although a handler waits for something."""
+        self._woken.set()
+        over = self._over or any(sent.done() and sent.exception() for sent in self._sent)
+        if over or not self._waiting or not self._policy.commit_interval or not self._due():
+            return
+        try:
+            self._commit()
+        except Exception as error:
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            self._sent.append(failed)
 
     async def _answer(self) -> None:
         """Wait for the oldest commit's end."""
@@ -373,14 +398,3 @@ class Runner:
             if not retriable:
                 raise error
             logger.info("%s", error)
-
-
-def _failed(name: str, where: str, error: Exception) -> HandlerFailed:
-    text = f"{name} has failed {where}: {describe(error)}"
-    made = HandlerFailed(f"{text}; what was before is committed, and the next start begins there")
-    made.__cause__ = error
-    return made
-
-
-def _done(verdict: Verdict) -> str:
-    return "to dead letters" if isinstance(verdict, DeadLetter) else "skipped"
