@@ -175,3 +175,23 @@ def test_gathered_rows_are_written_when_there_are_many(tmp_path: Path) -> None:
     assert written > 131_000 * len(b"1 1v")
     assert len(store) == 140_000
     store.close()
+
+
+def test_a_slow_write_does_not_end_the_gathering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush of a large table takes longer than the time that rows are gathered for."""
+    now, written = [0.0], list[str | None]()
+    monkeypatch.setattr("pillion.stores._sqlite.time.monotonic", lambda: now[0])
+    store = pillion.SqliteStore(tmp_path / "f", "t")
+
+    def slow(db: sqlite3.Connection, name: str, value: str | None) -> None:
+        now[0] += 5.0
+        written.append(value)
+
+    monkeypatch.setattr("pillion.stores._sqlite._set_meta", slow)
+    for n in range(10):
+        now[0] += 0.3
+        store.apply(restore_batch([(b"%d" % n, b"v")], f"v1:{n}"))
+    assert written == ["v1:3", "v1:7"]
+    store.close()
