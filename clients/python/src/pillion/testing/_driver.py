@@ -46,8 +46,8 @@ class TestDriver:
     partitions is how many each topic has. Records go to the partition of their key, like with the
     Java client; those without a key to 0. stores are what the app keeps its tables in; without
     them each assignment begins with empty tables in memory, which are restored from the
-    changelogs. timeout is how many real seconds the handlers may take for one call of the driver;
-    AssertionError says which task has not come to rest.
+    changelogs. timeout is how many real seconds may pass without a word of the app while it has
+    something to do; AssertionError says then which task that is.
 
     Time stands still but in advance(). A task makes one commit of what a method has it do, and one
     for each call by time: commit_interval passes at once, in no time of the driver's clock.

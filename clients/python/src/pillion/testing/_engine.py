@@ -144,7 +144,9 @@ class Engine:
         loop = asyncio.get_running_loop()
         end, turns = loop.time() + self._timeout, 0
         while True:
-            turns = 0 if self._handle() else turns + 1
+            if self._handle():
+                end, turns = loop.time() + self._timeout, 0
+            turns += 1
             if self._run is not None and self._run.done():
                 self._run.result()
                 return  # stopped by the app itself
@@ -155,8 +157,8 @@ class Engine:
             else:
                 await self.sidecar.change(LOOK)
             if loop.time() > end:
-                why = f"the worker has not come to rest within {self._timeout:g} s"
-                raise AssertionError(f"{why}: {'; '.join(self._standing())}")
+                left = "; ".join(self._standing()) or "a call by time does not end"
+                raise AssertionError(f"nothing of the app within {self._timeout:g} s: {left}")
 
     def _handle(self) -> bool:
         """Take what the worker has said, and do the sidecar's part. Says whether there was any."""
