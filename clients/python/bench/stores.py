@@ -1,6 +1,7 @@
 """Restore, get, set and iterate in each store; tables smaller and larger than the caches.
 
-Run: python clients/python/bench/stores.py [--rows N] [--large N] [--rounds N] [--against SRC].
+Run: python clients/python/bench/stores.py [--rows N] [--large N] [--rounds N] [--stores NAME ...]
+[--against SRC].
 Every store and size runs in a fresh process, in rounds that alternate; figures are medians.
 SRC is the src directory of another checkout, whose stores are then measured in the same rounds.
 
@@ -44,6 +45,7 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=50_000)
     options.add_argument("--large", type=int, default=2_000_000)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     options.add_argument("--against", default="", metavar="SRC")
     options.add_argument("--child", default="", help=argparse.SUPPRESS)
     chosen = options.parse_args()
@@ -53,7 +55,7 @@ def main() -> None:
     cases = [
         (f"python/stores{label}", store, rows, source)
         for rows in (chosen.rows, chosen.large)
-        for store in STORES
+        for store in chosen.stores
         for label, source in (("", ""), ("/against", chosen.against))
         if not label or source
     ]

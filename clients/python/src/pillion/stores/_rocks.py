@@ -270,7 +270,7 @@ class RocksStore:
         IO errors may pass: they are no reason to give up what is in the directory.
         """
         text = str(error)
-        if text.startswith("IO error") and "LOCK: " in text:
+        if "lock hold by current process" in text or "While lock file" in text:
             return StoreBusy(f"the store {self.path} fails: another process has it open")
         if text.startswith("Corruption"):
             return self._set_aside(f"is damaged ({text})")
