@@ -74,11 +74,10 @@ def bare(value: bytes | None) -> bytes | None:
 def zoo(app: str) -> dict[str, tuple[Serde[Any], Serde[Any], Pairs]]:
     """How each table of faust_zoo.py is declared here, and its rows in the order of fold()."""
     o = app == "zoo-orjson"
-    some = faust.json(orjson=o)
-    text, number = faust.json(str, orjson=o), faust.json(int, orjson=o)
-    real = faust.json(float, orjson=o)
+    text, number, real = (faust.json(each, orjson=o) for each in (str, int, float))
+    texts, numbers, reals = (faust.key(each, orjson=o) for each in (str, int, float))
     point = faust.json(Point, orjson=o, namespace="faust_zoo.Point")
-    bare_point = faust.json(Point, orjson=o)
+    points = faust.key(Point, orjson=o, namespace="faust_zoo.Point")
     plain: Pairs = [
         ("abc", {"a": [1, 2.5, None, True], "b": {"é": "€ 😀\x7f\n"}}),
         ("ü", "é"),
@@ -92,15 +91,15 @@ def zoo(app: str) -> dict[str, tuple[Serde[Any], Serde[Any], Pairs]]:
         ("back", 2),
     ]
     return {
-        "plain": (some, some, plain),
-        "strings": (text, text, [("s", "t"), ('say "ü"', "")]),
-        "ints": (number, number, [(5, 6), (-(2**63), 2**63 - 1)]),
-        "floats": (real, real, [(1.0, 1.5), (1e20, 1e20), (1e-5, 1.5e-7)]),
+        "plain": (faust.key(orjson=o), faust.json(orjson=o), plain),
+        "strings": (texts, text, [("s", "t"), ('say "ü"', "")]),
+        "ints": (numbers, number, [(5, 6), (-(2**63), 2**63 - 1)]),
+        "floats": (reals, real, [(1.0, 1.5), (1e20, 1e20), (1e-5, 1.5e-7)]),
         "raw": (faust.raw, faust.raw, [(b"\x00k", b"\xffv"), (b"empty", b"")]),
-        "points": (text, point, [("p", Point(3, "k"))]),
-        "bares": (text, bare_point, [("p", Point(3, "ü"))]),
-        "by_point": (point, number, [(Point(3, "k"), 1)]),
-        "by_bare": (bare_point, number, [(Point(3, "ü"), 2)]),
+        "points": (texts, point, [("p", Point(3, "k"))]),
+        "bares": (texts, faust.json(Point, orjson=o), [("p", Point(3, "ü"))]),
+        "by_point": (points, number, [(Point(3, "k"), 1)]),
+        "by_bare": (faust.key(Point, orjson=o), number, [(Point(3, "ü"), 2)]),
         "tumbling": _counted(app, "tumbling", faust.TumblingWindow(60)),
         "hopping": _counted(app, "hopping", faust.HoppingWindow(10, 5)),
         "uneven": _counted(app, "uneven", faust.HoppingWindow(10, 4)),

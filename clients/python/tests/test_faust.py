@@ -140,7 +140,7 @@ def test_values_that_faust_s_records_may_have() -> None:
         (faust.windowed(str), b'["k",[1.0,"x"]]'),
         (faust.windowed(str), b"[5,[1.0,1.9]]"),
         (faust.windowed(str), b"\xff"),
-        (faust.json(str), b"5"),
+        (faust.key(str), b"5"),
         (faust.json(), b"{"),
     ],
 )
@@ -155,8 +155,27 @@ def test_what_could_not_be_read_again_is_not_written(value: object) -> None:
         faust.json().encode(value)
 
 
+@pytest.mark.parametrize(
+    ("serde", "data", "words"),
+    [
+        (faust.key(str), '"zoë"'.encode(), "with orjson=True"),
+        (faust.key(str, orjson=True), b'"zo\\u00eb"', "without orjson=True"),
+        (faust.windowed(str), '["zoë",[1.0,1.9]]'.encode(), "with orjson=True"),
+        (faust.windowed(str), b'["k",[1,1.9]]', "another row"),
+        (faust.key(Point), b'{"x":3,"s":"k","__faust":{"ns":"m.Point"}}', "namespace"),
+        (faust.key(float), b"1", "another row"),
+        (faust.key(float), b"1e-5", "another row"),
+    ],
+)
+def test_a_key_that_would_be_written_as_another_row_is_refused(
+    serde: Serde[Any], data: bytes, words: str
+) -> None:
+    with pytest.raises(SerdeError, match=words):
+        serde.decode(data)
+
+
 def test_immutable_types_need_no_check_at_commit() -> None:
-    serdes: list[Any] = [faust.json(str), faust.json(Point), faust.windowed(str), faust.raw]
+    serdes: list[Any] = [faust.json(str), faust.key(Point), faust.windowed(str), faust.raw]
     assert [serde.mutable for serde in serdes] == [False] * 4
     serdes = [faust.json(), faust.json(list[int])]
     assert [serde.mutable for serde in serdes] == [True] * 2

@@ -11,32 +11,9 @@ import pytest
 import pillion
 from aio import run
 from faust_data import Event, events, fold, zoo
+from faust_stage import restore, send
 from pillion import Batch, Context, Worker
-from pillion import _messages as m
-from pillion._encode import encode
-from pillion._frames import RECORDS
-from pillion.testing import FakeSidecar, FakeTask, FakeWorker
-
-
-async def restore(worker: FakeWorker, set_: str, partition: int, logs: dict[str, str]) -> FakeTask:
-    """Open a task with what Faust's changelogs hold. logs: table -> topic."""
-    task = await worker.assign(set_, partition)
-    await worker.expect(m.Opened)
-    for table, topic in logs.items():
-        rows = [(each.key, each.value) for each in events(topic, partition)]
-        await worker.restore(task, table, rows)
-    await worker.restored(task)
-    return task
-
-
-async def send(worker: FakeWorker, task: FakeTask, event: Event) -> None:
-    """Send one record of the task's only source, with its timestamp."""
-    stream = task.assign.sources[0].stream
-    base = task.positions[stream]
-    task.positions[stream] = base + 1
-    keys, values, stamps = [event.key], [event.value], [event.timestamp]
-    frame = encode(RECORDS, stream, task.epoch, base, base + 1, keys, values, timestamps=stamps)
-    await worker.send_raw(frame)
+from pillion.testing import FakeSidecar
 
 
 def memory(_: Path) -> pillion.Stores:
@@ -76,11 +53,12 @@ async def test_rows_are_as_faust_had_them_and_are_written_as_faust_wrote_them(
             declarations = [table for each in fake.hello.sets for table in each.tables]
             assert {table.name: table.changelog for table in declarations} == logs
             for partition in (0, 1):
-                task = await restore(fake, "steps", partition, logs)
+                found = {name: events(topic, partition) for name, topic in logs.items()}
+                task = await restore(fake, "steps", partition, found)
                 await send(fake, task, Event(partition, 0, b"", b'"go on"'))
                 commit = await fake.commit()
-                for name, topic in logs.items():
-                    rows = fold(events(topic, partition))
+                for name in logs:
+                    rows = fold(found[name])
                     expected = {k: None if v == b"null" else v for k, v in rows.items()}
                     assert dict(commit.changelog.get(name, [])) == expected, name
                 await fake.committed(commit)

@@ -1,14 +1,14 @@
 """Go on with the tables of a Faust application: its keys, values and windows, byte for byte.
 
-    accounts = app.table("accounts", key=faust.json(str), value=faust.json(Account))
+    accounts = app.table("accounts", key=faust.key(str), value=faust.json(Account))
     per_minute = app.table("per_minute", key=faust.windowed(str), value=faust.json(int))
     minutes = faust.TumblingWindow(60)
 
 A table that Faust kept is found under its changelog, the topic `<app id>-<table>-changelog`.
 docs/migrating-from-faust.md says how to move an application. Nothing here needs Faust.
 
-INVARIANT: a key has the bytes that Faust gives it: with others it would be another row. What Faust
-installed beside it decides over them: without orjson (also with simplejson) every character
+INVARIANT: a key has the bytes that Faust gives it: with others it would be another row. What is
+installed beside Faust decides over them: without orjson (also with simplejson) every character
 outside ASCII is escaped, with orjson none is. orjson=True says that Faust had it. Of floats below
 0.0001 orjson has spellings of its own; those are orjson 3.13's.
 """
@@ -29,7 +29,7 @@ from . import serdes
 from .errors import UsageError
 from .serdes import Serde, SerdeError
 
-__all__ = ["HoppingWindow", "TumblingWindow", "Windowed", "json", "raw", "windowed"]
+__all__ = ["HoppingWindow", "TumblingWindow", "Windowed", "json", "key", "raw", "windowed"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -60,13 +60,12 @@ def json(of: type[T], *, orjson: bool = False, namespace: str | None = None) -> 
 @overload
 def json(of: Any, *, orjson: bool = False, namespace: str | None = None) -> Serde[Any]: ...
 def json(of: Any = Any, *, orjson: bool = False, namespace: str | None = None) -> Serde[Any]:
-    """Faust's codec of everything but bytes; of key_type=str too, whose keys have quotes.
+    """Faust's codec of everything but bytes: values of tables and topics.
 
-    of: a type as serdes.json() takes it: for a Record a dataclass with its fields in its order,
-    for a tuple as key tuple[str, int] or the like. With `X | None` the value that Faust writes for
-    `table[key] = None` is None, too. orjson: see the module.
-    namespace="module.Record": write that Record's metadata `__faust`, as Faust does in keys, too.
-    When it is read it is dropped, with and without a namespace.
+    of: a type as serdes.json() takes it: for a Record a dataclass with its fields in its order.
+    With `X | None` the value that Faust writes for `table[key] = None` is None, too. orjson: see
+    the module. namespace="module.Record": write that Record's metadata `__faust`. When it is read
+    it is dropped, with and without a namespace.
     """
     if hasattr(of, "model_fields") or hasattr(of, "__struct_fields__"):
         raise UsageError(f"faust.json takes a dataclass in place of {of.__name__}")
@@ -79,12 +78,28 @@ def json(of: Any = Any, *, orjson: bool = False, namespace: str | None = None) -
 
 
 @overload
+def key(*, orjson: bool = False) -> Serde[Any]: ...
+@overload
+def key(of: type[K], *, orjson: bool = False, namespace: str | None = None) -> Serde[K]: ...
+@overload
+def key(of: Any, *, orjson: bool = False, namespace: str | None = None) -> Serde[Any]: ...
+def key(of: Any = Any, *, orjson: bool = False, namespace: str | None = None) -> Serde[Any]:
+    """Give the keys of a table: Faust's JSON (with quotes, for key_type=str too).
+
+    of: as in json(); tuple[str, int] or the like for a tuple. A Record's keys have its metadata,
+    and need namespace, unless it has include_metadata=False. A key that Faust has spelled
+    otherwise than it is spelled here is an error when it is read: it would be another row.
+    """
+    return _Keys(json(of, orjson=orjson, namespace=namespace), orjson=orjson)
+
+
+@overload
 def windowed(of: type[K], *, orjson: bool = False) -> Serde[Windowed[K]]: ...
 @overload
 def windowed(of: Any, *, orjson: bool = False) -> Serde[Windowed[Any]]: ...
 def windowed(of: Any, *, orjson: bool = False) -> Serde[Windowed[Any]]:
     """Give the keys of a table with .tumbling() or .hopping(): `["key",[start,end]]`."""
-    return _WindowedKeys(json(of, orjson=orjson))
+    return _Keys(_Windowed(json(of, orjson=orjson)), orjson=orjson)
 
 
 class _Json:
@@ -120,11 +135,32 @@ class _Json:
         return self._typed.decode(data)
 
 
-class _WindowedKeys(Generic[K]):
+class _Keys(Generic[K]):
+    def __init__(self, inner: Serde[K], *, orjson: bool) -> None:
+        self.name = f"{serdes.name(inner)} keys"
+        self.mutable = serdes.mutable(inner)
+        self._inner = inner
+        self._advice = "without orjson=True" if orjson else "with orjson=True"
+
+    def encode(self, value: K, /) -> bytes:
+        return self._inner.encode(value)
+
+    def decode(self, data: bytes, /) -> K:
+        value = self._inner.decode(data)
+        due = self._inner.encode(value)
+        if due != data:
+            raise SerdeError(
+                f"{_shown(data)} would be written as {_shown(due)}, which is another row; "
+                f"declare the key {self._advice}, or a Record's with its namespace"
+            )
+        return value
+
+
+class _Windowed(Generic[K]):
+    name = "faust.windowed"
     mutable = False
 
     def __init__(self, keys: Serde[K]) -> None:
-        self.name = "faust.windowed"
         self._keys = keys
 
     def encode(self, value: Windowed[K], /) -> bytes:
@@ -138,9 +174,12 @@ class _WindowedKeys(Generic[K]):
                 raise ValueError
             start, end = float(found[2]), float(found[3])
         except ValueError:
-            shown = data[:64].decode(errors="replace")
-            raise SerdeError(f"{shown!r} is no [key,[start,end]] of a windowed table") from None
+            raise SerdeError(f"{_shown(data)} is no [key,[start,end]]") from None
         return Windowed(self._keys.decode(found[1]), start, end)
+
+
+def _shown(data: bytes) -> str:
+    return data[:64].decode(errors="replace")
 
 
 def _plain(value: Any) -> Any:
