@@ -49,7 +49,7 @@ const (
 )
 
 func TestReadme(t *testing.T) {
-	r := newReader(t)
+	r := newReader(t, "README.md")
 	if example := r.read("examples/wordcount/worker.py"); !slices.Equal(r.blocks("python"), []string{example}) {
 		t.Error("the worker in README.md is not examples/wordcount/worker.py: copy it")
 	}
@@ -72,17 +72,17 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// reader follows the README, in a directory that looks like the checkout after `make setup`.
+// reader follows the README or another page, in a directory that looks like the checkout after `make setup`.
 type reader struct {
 	t      *testing.T
 	readme string
 	dir    string
 }
 
-func newReader(t *testing.T) *reader {
+func newReader(t *testing.T, page string) *reader {
 	t.Helper()
 	r := &reader{t: t, dir: t.TempDir()}
-	r.readme = r.read("README.md")
+	r.readme = r.read(page)
 	venv := filepath.Dir(filepath.Dir(python(t)))
 	for name, target := range map[string]string{".venv": venv, "examples": checkout() + "/examples", "clients": checkout() + "/clients"} {
 		if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
