@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -167,6 +168,60 @@ def test_a_killed_process_leaves_rows_and_checkpoint_together(
         assert len(store) == 200
         store.close()
         last = reached
+
+
+DIE_AT = """
+import os, signal, sys
+from pathlib import Path
+import pillion.client as pillion
+from pillion.testing._conformance import conformance_task
+kind, root, last = sys.argv[1:]
+store = getattr(pillion, kind)(Path(root)).open(conformance_task("s"), "t")
+store.apply_commit({b"a": b"1", b"b": b"1", b"c": b"1"}, "v1:1")
+steps = 0
+def step(_=None):
+    global steps
+    steps += 1
+    if steps == int(last):
+        os.kill(os.getpid(), signal.SIGKILL)
+class Watched:
+    def __init__(self, db):
+        self.db = db
+    def write(self, changes):
+        step()
+        self.db.write(changes)
+        step()
+if kind == "SqliteStores":
+    store._db.set_trace_callback(step)
+else:
+    store._db = Watched(store._db)
+store.apply_commit({b"a": b"2", b"b": None, b"d": b"2"}, "v1:2")
+step()
+print("lived")
+"""
+BEFORE = ({b"a": b"1", b"b": b"1", b"c": b"1"}, "v1:1")
+AFTER = ({b"a": b"2", b"c": b"1", b"d": b"2"}, "v1:2")
+
+
+@both
+def test_a_process_that_dies_at_any_step_of_a_commit(kind: type[Opener], tmp_path: Path) -> None:
+    """INVARIANT: rows and checkpoint change together."""
+    found: list[tuple[dict[bytes, bytes], str | None]] = []
+    for step in range(1, 50):
+        root = tmp_path / str(step)
+        command = [sys.executable, "-c", DIE_AT, kind.__name__, str(root), str(step)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.stdout == "lived\n":
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        store = kind(root).open(TASK, "t")
+        found.append((dict(store.items()), store.checkpoint()))
+        store.close()
+    assert len(found) >= 3
+    assert found == sorted(found, key=lambda state: state[1] or "")
+    assert found[0] == BEFORE
+    assert found[-1] == AFTER
+    assert all(state in (BEFORE, AFTER) for state in found)
 
 
 @pytest.mark.parametrize(
