@@ -4,6 +4,7 @@ STATE/pid is the process; STATE/events.jsonl has a line for each event. From the
 tells how long a take-over took and how much was replayed for it.
 """
 
+import atexit
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ def measure(app: Worker, state: Path) -> None:
     (state / "pid.new").write_text(str(os.getpid()))
     (state / "pid.new").rename(state / "pid")
     notes = (state / "events.jsonl").open("a", buffering=1)
+    atexit.register(notes.close)
     fed: dict[str, int] = {}  # the epoch in which a task's records came last
 
     def note(event: str, task: client.Task, **more: object) -> None:
