@@ -535,3 +535,22 @@ async def test_a_commit_stays_below_what_the_sidecar_takes() -> None:
             assert size <= 4096
             seen += [key for key, _ in commit.changelog["lists"]]
         assert seen == [b"%d" % i for i in range(len(seen))]
+
+
+@run
+async def test_locate_by_key_and_by_partition() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        await s.open("words")
+        for key, partition in (("ann", None), (None, 3)):
+            asking = asyncio.create_task(it.app.locate(it.lists, key, partition=partition))
+            question = await s.worker.expect(m.Locate)
+            assert question.table == "lists"
+            assert (question.key, question.partition) in (("YW5u", None), ("", 3))
+            owner = m.Holder("m1", "host:1")
+            await s.worker.send(m.Located(question.id, "words", 3, "words/3", False, owner))
+            found = await asking
+            assert found.active is not None
+            assert (found.partition, found.active.address) == (3, "host:1")
+        with pytest.raises(UsageError, match="a key or a partition"):
+            await it.app.locate(it.lists)

@@ -183,14 +183,22 @@ class Worker(Declarations):
         """The committed rows of a table that this worker has, its standby copies included."""
         return self._running().local(table)
 
-    async def locate(self, table: Table[K, V] | SourceTable[K, V], key: K) -> Located:
+    async def locate(
+        self,
+        table: Table[K, V] | SourceTable[K, V],
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+    ) -> Located:
         """Find the members of the group that hold a key: the active and the standbys.
 
-        Raises LocateError, and ConnectionLost while the sidecar is away; a retriable one is worth
-        another attempt.
+        The key's partition is the one that Kafka's Java client gives to its bytes in the table.
+        Where the topic's records went by other bytes, or by another partitioner, name the
+        partition instead. Raises LocateError, and ConnectionLost while the sidecar is away; a
+        retriable one is worth another attempt.
         """
-        raw = encode_key(table.name, table.key, key)
-        return await self._running().tables.locate(table.name, raw)
+        raw = None if key is None else encode_key(table.name, table.key, key)
+        return await self._running().tables.conn.locate(table.name, raw, partition=partition)
 
     # -- inside ---------------------------------------------------------------------------------
 
