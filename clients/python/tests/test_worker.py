@@ -13,6 +13,7 @@ from pillion import (
     HandlerFailed,
     MemoryStores,
     Record,
+    Skip,
     SourceTable,
     StoreError,
     Superseded,
@@ -276,6 +277,23 @@ async def test_a_handler_that_awaits_what_was_cancelled_has_failed() -> None:
         task = await s.open("words")
         await s.records(task, "words", *pairs("a"))
         with pytest.raises(HandlerFailed, match="RuntimeError: what it awaited was cancelled"):
+            await s.work
+
+
+@run
+async def test_what_an_app_has_not_declared_is_no_fault_of_a_record() -> None:
+    app, other = Worker("g", on_error=Skip()), Worker("g")
+    words = app.topic("words", key=str, value=str)
+    out = other.output("out", key=str, value=str)
+
+    @app.each(words)
+    def on_word(record: Record[str, str], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        ctx.send(out, key=record.key)
+
+    async with staged(app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        with pytest.raises(UsageError, match="on_word writes to 'out', which is no output"):
             await s.work
 
 

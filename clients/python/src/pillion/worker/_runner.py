@@ -47,6 +47,7 @@ from ._records import cut, decode
 from ._topology import Handler, SetPlan, Ticker
 from ._work import Work
 
+UNDECLARED = {"undeclared_output", "undeclared_table"}  # codes of a mistake in the app itself
 BREATH = 0.02  # seconds after which @app.each lets the event loop turn
 
 
@@ -283,6 +284,8 @@ class Runner:
 
     def _undone(self, error: Exception) -> Exception:
         self._work.undo()
+        if getattr(error, "code", "") in UNDECLARED:
+            raise error  # no record is at fault: on_error is not asked
         if isinstance(error, StoreError) and not self._over:
             # No fault of the record: the task is opened anew, and its records come again.
             self._tables.fail(self.task, error)
