@@ -419,6 +419,24 @@ async def test_running_ends_its_block_when_the_app_fails() -> None:
 
 
 @run
+async def test_running_raises_the_failure_of_the_app_and_not_what_follows_from_it() -> None:
+    it = App()
+    async with FakeSidecar() as sidecar:
+        it.app = Worker("g", url=sidecar.url)
+        it.app.each(it.app.topic("words", key=str, value=str), tables=[])(it.on_word)
+
+        async def body() -> None:
+            async with it.app.running():
+                await (await sidecar.accept()).close(CloseCode.SUPERSEDED)
+                with pytest.raises(Superseded):
+                    await it.app.ready()
+                it.app.local(it.lists).get("key")
+
+        with pytest.raises(Superseded):
+            await body()
+
+
+@run
 async def test_running_may_tell_of_a_failure_instead() -> None:
     it = App()
     told: list[BaseException] = []

@@ -146,6 +146,10 @@ class Worker(Declarations):
             if runtime.failure is None or on_failure is not None:
                 raise
             body.uncancel()
+        except Exception:
+            # What fails in the block because the app has ended is not what there is to say.
+            if runtime.failure is None or on_failure is not None:
+                raise
         finally:
             inside = False
             runtime.stop(10.0)
