@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import re
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from aio import run
 from pillion import Batch, Context, HandlerFailed, Record, UsageError, Worker, serdes
-from pillion.testing import TestDriver
+from pillion import _messages as m
+from pillion.testing import FakeSidecar, TestDriver
 
 DOC = (Path(__file__).resolve().parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
 TUTORIAL, REFERENCE = DOC.split("\n# Reference\n")
@@ -67,6 +70,30 @@ def test_what_it_says_about_errors(reference: Any) -> None:
         assert driver.outputs(reference.poison) == [(b"\xff", b"1")]
         with pytest.raises(HandlerFailed, match="orders/0 offset 0"):
             driver.send_raw(reference.orders, b"c", b"{}")
+
+
+@run
+async def test_a_query(reference: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with FakeSidecar() as sidecar:
+        monkeypatch.setenv("PILLION_URL", sidecar.url)
+        async with reference.app.running():
+            worker = await sidecar.accept()
+            task = await worker.assign("orders")
+            await worker.expect(m.Opened)
+            await worker.restore(task, "accounts", [(b"c1", b'{"cents":5}')])
+            await worker.restored(task)
+
+            async def asked(customer: str, address: str) -> int | str:
+                question = asyncio.create_task(reference.cents_of(customer))
+                locate = await worker.expect(m.Locate)
+                active = m.Holder("pillion-1", address)
+                await worker.send(m.Located(locate.id, "orders", 0, "orders/0", False, active))
+                return await question
+
+            assert await asked("c1", reference.HERE) == 5
+            assert await asked("c2", reference.HERE) == 0
+            assert await asked("c1", "10.0.0.8:8080") == "10.0.0.8:8080"
 
 
 def test_what_it_says_about_keys(reference: Any) -> None:
