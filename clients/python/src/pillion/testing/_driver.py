@@ -39,9 +39,9 @@ class TestDriver:
 
     What it does is done when a method returns: records are processed and committed, and what they
     made the app read again (outputs that it reads itself, calls by time) as well. A handler's error
-    is raised from there as pillion.HandlerFailed, with the error as its __cause__; so are the app's
-    mistakes, like a write to an output that was not declared (UsageError as the cause). After it
-    the worker has ended, as in production; restart() starts it again, at that record.
+    is raised from there as pillion.HandlerFailed, with the error as its __cause__; a mistake of the
+    app, like a write to an output that was not declared, as UsageError. After it the worker has
+    ended, as in production; restart() starts it again, at that record.
 
     partitions is how many each topic has. Records go to the partition of their key, like with the
     Java client; those without a key to 0. stores are what the app keeps its tables in; without
