@@ -6,7 +6,10 @@
 The worker that owns the key's partition answers from its table. Every other one asks the owner, and
 an owner that is asked so does not ask on: between two answers a partition may move.
 
-ADDRESS (host:port) is where this worker listens and where the others reach it.
+ADDRESS (host:port) is where this worker listens and where the others reach it:
+
+    pip install -r requirements.txt
+    ADDRESS=10.0.0.7:8000 pillion run --bootstrap-servers localhost:9092 -- python service.py
 """
 
 from __future__ import annotations
