@@ -45,11 +45,10 @@ class Failure:
     topic: str
     partition: int
     offset: int
-    """Of the record; with @app.process and a handler's error, of the batch's first record."""
     key: bytes | None
     value: bytes | None
     decoding: bool
-    """Key or value did not decode; else the handler has raised."""
+    """Key or value did not decode; else the handler has raised (with @app.each only)."""
 
 
 Verdict: TypeAlias = Stop | Skip | DeadLetter
