@@ -153,6 +153,17 @@ def test_none_is_no_value() -> None:
         rows["a"] = None
 
 
+def test_no_row_has_no_key() -> None:
+    keys, values = serde_of(str, key=True, where="k"), serde_of(int, key=False, where="v")
+    read: ReadRows[Any, int] = ReadRows(SourceTable("s", keys, values, "s"), lambda: [view()])
+    for rows in (Rows[Any, int](table(), view()), read):
+        assert None not in rows
+        assert rows.get(None) is None
+        assert rows.get(None, 7) == 7
+        with pytest.raises(SerdeError, match="None cannot be a key of table"):
+            rows[None]
+
+
 def test_what_cannot_be_written_names_the_table() -> None:
     rows: Rows[Any, Any] = Rows(table(), view(a=b"xy"))
     with pytest.raises(SerdeError, match="a value of table 't' cannot be written"):

@@ -90,6 +90,8 @@ class Rows(MutableMapping[K, V]):
         self._written[raw] = None
 
     def __contains__(self, key: object) -> bool:
+        if key is None:
+            return False  # records may have no key; rows have one
         raw = encode_key(self._table.name, self._table.key, key)
         held = self._held.get(raw)
         if held is not None:
@@ -107,6 +109,8 @@ class Rows(MutableMapping[K, V]):
 
     def get(self, key: K, default: Any = None) -> Any:
         """The value of a key, or what is given; the table's default does not count."""
+        if key is None:
+            return default
         value = self._find(encode_key(self._table.name, self._table.key, key))
         return default if isinstance(value, _Missing) else value
 
@@ -257,6 +261,8 @@ class ReadRows(Mapping[K, V]):
         raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
+        if key is None:
+            return False  # records may have no key; rows have one
         raw = encode_key(self._table.name, self._table.key, key)
         return any(source.find(raw) is not None for source in self._sources())
 
@@ -265,6 +271,13 @@ class ReadRows(Mapping[K, V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self._scan())
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """The value of a key, or what is given."""
+        try:
+            return default if key is None else self[key]
+        except KeyError:
+            return default
 
     def __repr__(self) -> str:
         return f"<read-only table {self._table.name!r}>"

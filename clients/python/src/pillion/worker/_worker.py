@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from ._declared import AnyTable, SourceTable, Table
 from ._policy import DeadLetter, OnError, Stop
 from ._program import run_program
 from ._progress import Progress
-from ._rows import ReadRows, encode_key
+from ._rows import encode_key
 from ._runner import Policy
 from ._runtime import Runtime
 from ._topology import Topology, check_output, topology
@@ -183,7 +183,7 @@ class Worker(Declarations):
             runtime.stop(timeout)
         return _Stopped(runtime)
 
-    def local(self, table: AnyTable[K, V]) -> ReadRows[K, V]:
+    def local(self, table: AnyTable[K, V]) -> Mapping[K, V]:
         """The committed rows of a table that this worker has, its standby copies included."""
         return self._running().local(table)
 
