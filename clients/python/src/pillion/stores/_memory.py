@@ -46,14 +46,11 @@ class MemoryStore:
         self, start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """See Store. Takes a list of the keys, and the values as it comes to them."""
-        keys = [
-            key
-            for key in self.rows
-            if (start is None or key >= start) and (stop is None or key < stop)
-        ]
-        for key, value in zip(keys, map(self.rows.get, keys), strict=True):
-            if value is not None:
-                yield key, value
+        for key in list(self.rows):
+            if (start is None or key >= start) and (stop is None or key < stop):
+                value = self.rows.get(key)
+                if value is not None:
+                    yield key, value
 
     def __len__(self) -> int:
         return len(self.rows)
