@@ -56,7 +56,7 @@ async def main() -> None:
             say("ready")
             try:
                 await look(done)
-            except pillion.UsageError:
+            except (pillion.UsageError, pillion.Drained):
                 say("over")  # the sidecar has drained
                 await done.wait()
     except HandlerFailed as error:
