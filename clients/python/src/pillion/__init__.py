@@ -49,7 +49,7 @@ from .errors import (
     VersionMismatch,
 )
 from .serdes import Serde
-from .stores import MemoryStores, SqliteStores, Store, Stores
+from .stores import MemoryStores, RocksStores, SqliteStores, Store, Stores
 from .worker import (
     Batch,
     Context,
@@ -98,6 +98,7 @@ __all__ = [
     "ProtocolError",
     "Record",
     "Refused",
+    "RocksStores",
     "Serde",
     "SerdeError",
     "Shadow",
