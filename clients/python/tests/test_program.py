@@ -8,13 +8,15 @@ import sys
 from asyncio.subprocess import Process
 from pathlib import Path
 
+import pytest
+
 from aio import run
 from pillion._codes import CloseCode
 from pillion.testing import FakeSidecar
 from test_connection import free_port
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, sys, time
 from pillion import Context, MemoryStores, Record, Worker
 
 app = Worker("g", stores=MemoryStores())
@@ -30,6 +32,9 @@ async def on_word(record: Record[str, str], ctx: Context) -> None:
             raise ValueError("no such word")
         case "hang":
             await asyncio.Event().wait()
+        case "block":
+            while True:
+                time.sleep(0.01)
         case "stop":
             app.stop()
 {more}
@@ -122,6 +127,23 @@ async def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
         assert (await ended(process))[0] == 128 + signal.SIGINT
+
+
+@run
+async def test_a_second_signal_ends_a_handler_that_blocks(tmp_path: Path) -> None:
+    async with FakeSidecar() as sidecar:
+        process = await start(sidecar.url, tmp_path)
+        worker = await sidecar.accept()
+        task = await worker.start("words")
+        await worker.records(task, "words", [(None, b"block")])
+        await said(process, b"block")
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait(), 0.5)
+        process.send_signal(signal.SIGINT)
+        code, _, err = await ended(process)
+        assert code == 128 + signal.SIGINT
+        assert "in on_word" in err  # where it blocked
 
 
 @run

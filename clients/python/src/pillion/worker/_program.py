@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 
@@ -62,16 +63,30 @@ class _Program:
         self.signalled: int | None = None
         self._stop = stop
         self._since = 0.0
+        self._unheeded: float | None = None  # since when a signal waits for the loop
         self._task: asyncio.Future[None] | None = None
 
     async def main(self, main: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal, number)
+            signal.signal(number, self._interrupt)  # beside it: the loop hears of it as before
         self._task = asyncio.ensure_future(main())
         await self._task
 
+    def _interrupt(self, number: int, _: object) -> None:
+        """Hear a signal at once, also in the middle of a handler that blocks the loop.
+
+        When the loop has not heeded an earlier one, such a handler never ends: end it.
+        """
+        now = time.monotonic()
+        if self._unheeded is None:
+            self._unheeded = now
+        elif now - self._unheeded > ECHO:
+            sys.exit(128 + number)
+
     def _signal(self, number: int) -> None:
+        self._unheeded = None
         now = asyncio.get_running_loop().time()
         if self.signalled == number and now - self._since < ECHO:
             return
