@@ -57,7 +57,7 @@ class App:
             self.driver.lose(self.inside.pop())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_nothing_is_lost_and_nothing_counts_twice(steps: list[Step]) -> None:
     a = App()

@@ -61,7 +61,7 @@ def test_apply_to_is_record_after_record(
     assert before == model
 
 
-@settings(max_examples=400, deadline=None)  # a slow machine is no fault
+@settings(max_examples=400)
 @given(rows=ROWS, data=st.data())
 def test_a_changed_frame_is_refused_or_whole(
     rows: list[tuple[Any, Any]], data: st.DataObject
@@ -79,7 +79,7 @@ def test_a_changed_frame_is_refused_or_whole(
     decode_all(bytes(frame))
 
 
-@settings(max_examples=400, deadline=None)  # a slow machine is no fault
+@settings(max_examples=400)
 @given(st.binary(max_size=400), st.integers(0, 63), st.integers(0, 20))
 def test_any_bytes_are_refused_or_whole(tail: bytes, flags: int, count: int) -> None:
     import struct

@@ -443,7 +443,7 @@ STEP = (
 )
 
 
-@settings(max_examples=300, deadline=None)  # a slow machine is no fault
+@settings(max_examples=300)
 @given(st.lists(STEP, max_size=60))
 def test_any_conversation_ends_in_documented_errors(steps: list[Any]) -> None:
     fuzz = Fuzz()

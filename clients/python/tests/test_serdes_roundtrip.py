@@ -131,7 +131,7 @@ PLAIN: Serde[Any] = json(Plain)
 CANONICAL: Serde[Any] = json(Everything, canonical=True)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     everything(
         Plain,
@@ -150,7 +150,7 @@ def test_everything_comes_back(value: Plain) -> None:
     assert list(plain.loads(data))[:2] == ["text", "count"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(everything(Everything, NAMED))
 def test_canonical_comes_back(value: Everything) -> None:
     data = CANONICAL.encode(value)
@@ -167,7 +167,6 @@ def test_any_json_comes_back(value: Any) -> None:
     assert serde.encode(serde.decode(data)) == data
 
 
-@settings(deadline=None)
 @given(NAMED, st.randoms())
 def test_canonical_does_not_depend_on_history(value: Any, random: Any) -> None:
     def shuffled(part: Any) -> Any:
@@ -183,7 +182,6 @@ def test_canonical_does_not_depend_on_history(value: Any, random: Any) -> None:
     assert serde.encode(shuffled(value)) == serde.encode(value)
 
 
-@settings(deadline=None)
 @given(ANY | st.dictionaries(st.sampled_from(list(Plain.__dataclass_fields__)), ANY))
 def test_any_json_decodes_or_is_refused(value: Any) -> None:
     data = plain.dumps(value).encode()

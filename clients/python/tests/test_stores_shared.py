@@ -77,7 +77,7 @@ STEPS = st.lists(
 
 
 @both
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=STEPS, start=st.none() | KEYS, stop=st.none() | KEYS)
 def test_a_store_is_a_sorted_dict(
     kind: Callable[[Path], Opener],
