@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Encode: TypeAlias = Callable[[Any], bytes]
+Decode: TypeAlias = Callable[[bytes], Any]
 
 
 class Serde(Protocol[T]):

@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 from uuid import UUID
 
-from . import _any, _code, _kind
+from . import _any, _codegen, _kind
 from ._hints import bare, fields_of, hints_of, is_typed_dict, library_of
 from ._kind import Kind
 from ._text import Wrong
@@ -42,14 +42,15 @@ class Builder:
     """Makes kinds, each dataclass once. Raises Wrong for what it refuses, Foreign for other's.
 
     untyped: whether any JSON may stand somewhere in what it made.
-    levels: whether values that look different and are equal (sets, datetimes) are written as one.
+    normalises: whether values that look different and are equal (sets, datetimes) get the same
+    text.
     """
 
     def __init__(self, *, canonical: bool, within: frozenset[Any] = frozenset()) -> None:
         self.canonical = canonical
         self._within = within
         self.untyped = False
-        self.levels = False
+        self.normalises = False
         self._made: dict[Any, Kind] = {}
         integer = _kind.EXACT if canonical else _kind.INT
         self._leaves: dict[Any, Kind] = {
@@ -73,7 +74,7 @@ class Builder:
         if hint is Decimal and self.canonical:
             raise Wrong("is Decimal, which has no canonical form: 1.0 equals 1.00; use str")
         if self._is_leaf(hint):
-            self.levels |= hint is datetime
+            self.normalises |= hint is datetime
             return self._leaves[hint]
         if hint is Any or hint is object:
             return self._any()
@@ -104,8 +105,8 @@ class Builder:
             try:
                 fields.under(name, each)
             except Foreign:  # a class of the library is looked at on its own
-                fields.levels = not library_of(bare(each))
-            if fields.levels:
+                fields.normalises = not library_of(bare(each))
+            if fields.normalises:
                 raise Wrong(
                     f"may be written in several ways by {library}: as a key use a dataclass, "
                     "or fields that are no set, datetime or class"
@@ -135,12 +136,12 @@ class Builder:
     def _list(self, args: tuple[Any, ...]) -> Kind:
         item = self._any() if not args else self.under("[]", args[0])
         name = f"list[{item.name}]"
-        texts = _code.write_items(item, name, list)
+        texts = _codegen.write_items(item, name, list)
         return Kind(
             name,
             frozenset(("list",)),
             (list,),
-            _code.read_list(item, name),
+            _codegen.read_list(item, name),
             lambda value: f"[{','.join(texts(value))}]",
         )
 
@@ -158,15 +159,15 @@ class Builder:
             name,
             frozenset(("object",)),
             (dict,),
-            _code.read_dict(key, item, name),
-            _code.write_dict(key, item, name, sort),
+            _codegen.read_dict(key, item, name),
+            _codegen.write_dict(key, item, name, sort),
         )
 
     def _tuple(self, args: tuple[Any, ...]) -> Kind:
         if len(args) == 2 and args[1] is Ellipsis:
             item = self.under("[]", args[0])
             name = f"tuple[{item.name}, ...]"
-            read, texts = _code.read_list(item, name), _code.write_items(item, name, tuple)
+            read, texts = _codegen.read_list(item, name), _codegen.write_items(item, name, tuple)
             return Kind(
                 name,
                 frozenset(("list",)),
@@ -182,8 +183,8 @@ class Builder:
         name = f"{holder.__name__}[{item.name}]"
         if not item.scalar:
             raise Wrong(f"is {name}: items of a set must be single values; use list")
-        self.levels = True
-        read, texts = _code.read_list(item, name), _code.write_items(item, name, holder)
+        self.normalises = True
+        read, texts = _codegen.read_list(item, name), _codegen.write_items(item, name, holder)
         return Kind(
             name,
             frozenset(("list",)),
@@ -251,21 +252,18 @@ class Builder:
             if isinstance(each, dataclasses.InitVar):
                 lost = f"is an InitVar of {hint.__name__}: it could not be written"
                 raise Wrong(lost).under(name)
-        parts: list[_code.Part] = []
+        parts: list[_codegen.Part] = []
         for field in dataclasses.fields(hint):
             if not field.init:
                 lost = f"is init=False in {hint.__name__}: it could not be read"
                 raise Wrong(lost).under(field.name)
-            default, factory = (
-                _code.MISSING if each is dataclasses.MISSING else each
-                for each in (field.default, cast("Any", field.default_factory))
-            )
             part = self.under(field.name, hints[field.name])
+            factory: Any = field.default_factory
             keyword = field.kw_only is True
-            parts.append(_code.Part(field.name, part, default, factory, keyword))
-        kind.read = _code.read_object(hint, parts)
+            parts.append(_codegen.Part(field.name, part, field.default, factory, keyword))
+        kind.read = _codegen.read_object(hint, parts)
         written = sorted(parts, key=lambda part: _any.order(part.name))
-        kind.write = _code.write_object(hint, written if self.canonical else parts)
+        kind.write = _codegen.write_object(hint, written if self.canonical else parts)
 
     def under(self, part: str, hint: Any) -> Kind:
         """Make the kind of a part; what is refused names it."""

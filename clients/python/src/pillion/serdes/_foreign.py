@@ -15,11 +15,9 @@ from typing import Any
 
 from ..errors import SerdeError
 from . import _any
+from ._base import Decode, Encode
 from ._hints import library_of
 from ._text import Wrong, parse, utf8
-
-Encode = Callable[[Any], bytes]
-Decode = Callable[[bytes], Any]
 
 
 @dataclass
@@ -30,8 +28,8 @@ class _Library:
     NaN; False where that cannot be told at once.
     """
 
-    dump: Callable[[Any], bytes]
-    load: Callable[[bytes], Any]
+    dump: Encode
+    load: Decode
     plain: Callable[[Any], Any]
     exact: Callable[[Any, bytes], bool]
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from ..errors import SerdeError, UsageError
 from . import _foreign
-from ._base import Serde
+from ._base import Decode, Encode, Serde
 from ._build import Builder, Foreign
 from ._kind import Kind
 from ._mutable import may_change
@@ -58,7 +58,7 @@ def json(of: Any = Any, *, canonical: bool = False) -> Serde[Any]:
         raise UsageError(f"{name}: {error.error('it').message}") from None
 
 
-def _codec(of: Any, canonical: bool) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+def _codec(of: Any, canonical: bool) -> tuple[Encode, Decode]:
     builder = Builder(canonical=canonical)
     try:
         kind = builder.kind(of)
@@ -75,9 +75,7 @@ def type_name(of: Any) -> str:
     return of.__name__ if plain else str(of).replace("typing.", "")
 
 
-def _of_kind(
-    kind: Kind, parse: Callable[[bytes], Any]
-) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+def _of_kind(kind: Kind, parse: Decode) -> tuple[Encode, Decode]:
     read, write = kind.read, kind.write
 
     def encode(value: Any) -> bytes:
@@ -102,9 +100,7 @@ def _of_kind(
     return encode, decode
 
 
-def _strict(
-    encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
-) -> Callable[[bytes], Any]:
+def _strict(encode: Encode, decode: Decode) -> Decode:
     """Make the decoder of keys. INVARIANT: it takes exactly what encode gives.
 
     Otherwise two keys in Kafka could be one key here, and a row could not be found by its key.

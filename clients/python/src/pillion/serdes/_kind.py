@@ -36,7 +36,7 @@ class Kind:
     tokens: what its JSON may be; unions are told apart by it. classes: the classes of its values.
     same: a condition on `{x}` under which what JSON holds is the value already, "" for none.
     quick: a condition on `{x}`, and the text that is its JSON then. Both are Python, for the
-    functions that _code compiles. scalar: an immutable value without parts.
+    functions that _codegen compiles. scalar: an immutable value without parts.
     """
 
     name: str

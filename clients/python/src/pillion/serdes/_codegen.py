@@ -8,13 +8,11 @@ source as literals only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any
 
 from ._kind import Kind
 from ._text import Wrong, number, quote, wrong
-
-MISSING: Any = object()
 
 
 def read_list(kind: Kind, name: str) -> Callable[[Any], list[Any]]:
