@@ -177,3 +177,17 @@ def test_joined_over_others_are_one_set() -> None:
     assert [(s.name, s.sources) for s in app.topology().declaration.sets] == [
         ("a", ["a", "b", "c"])
     ]
+
+
+def test_a_table_that_only_runs_by_time_uses() -> None:
+    app = Worker("g")
+    a, b = (app.topic(name, key=str, value=str) for name in "ab")
+    table = app.table("t", key=str, value=str)
+    places = app.global_table("places", key=str, value=str)
+    app.process(a)(handle)
+    app.process(b)(handle)
+    app.every(seconds=1, topic=b, tables=[table, places])(tick)
+    app.every(seconds=2, tables=[table])(tick)
+    made = app.topology()
+    assert made.set_of(table) == "b"
+    assert [ticker.seconds for ticker in made.sets["b"].tickers] == [1, 2]

@@ -181,10 +181,10 @@ def _place_tables(
 ) -> None:
     for table in declared.tables:
         users = [handler for handler in declared.handlers if table in handler.tables]
-        if not users:
+        if not users and not any(table in ticker.tables for ticker in declared.tickers):
             _bad(f"table {table.name!r} is used by no handler; name it in tables=[...] of one")
-        if isinstance(table, GlobalTable):
-            continue
+        if isinstance(table, GlobalTable) or not users:
+            continue  # what only runs by time places its tables itself
         first = users[0].topic
         for user in users:
             if roots[user.topic] is not roots[first]:
@@ -220,6 +220,10 @@ def _place_tickers(
                 f"@app.every of {ticker.name} runs once per task of a set, and there are "
                 f"{len(named) or len(plans)} sets; name the topic or tables of one"
             )
+        for table in ticker.tables:
+            placed = any(table in plan.tables for plan in plans.values())
+            if not isinstance(table, GlobalTable) and not placed:
+                named[0].tables.append(table)
         tables = ticker.tables or [*named[0].tables, *globals_]
         named[0].tickers.append(replace(ticker, tables=tables))
 
