@@ -174,6 +174,24 @@ def test_what_cannot_be_written_names_the_table() -> None:
         rows["a"]
 
 
+class Broken:
+    """A serde of a user, which raises what it likes."""
+
+    def encode(self, value: str, /) -> bytes:
+        raise KeyError(value)
+
+    def decode(self, data: bytes, /) -> str:
+        raise ValueError
+
+
+def test_what_a_serde_of_the_user_raises_is_named() -> None:
+    rows: Rows[Any, Any] = Rows(table(value=Broken()), view(a=b"xy"))
+    with pytest.raises(SerdeError, match="of table 't' cannot be written: KeyError: 'text'"):
+        rows["a"] = "text"
+    with pytest.raises(SerdeError, match=r"of table 't' does not decode: ValueError \(serde\)$"):
+        rows["a"]
+
+
 def test_read_only_rows() -> None:
     keys, values = serde_of(str, key=True, where="k"), serde_of(int, key=False, where="v")
     source = SourceTable("s", keys, values, "s")

@@ -9,7 +9,7 @@ from .._encode import Record as RawRecord
 from ..errors import UsageError
 from ..serdes import SerdeError
 from ._declared import AnyTable, GlobalTable, Output, SourceTable, Table, Tables
-from ._rows import why
+from ._policy import describe
 from ._work import Work
 
 K = TypeVar("K")
@@ -106,5 +106,5 @@ class Context:
             return encode(value)
         except Exception as error:
             raise SerdeError(
-                f"a {what} for output {output.name!r} cannot be written: {why(error)}"
+                f"a {what} for output {output.name!r} cannot be written: {describe(error)}"
             ) from error

@@ -52,7 +52,7 @@ class Failure:
 
 
 Verdict: TypeAlias = Stop | Skip | DeadLetter
-OnError: TypeAlias = Stop | Skip | DeadLetter | Callable[[Failure], Stop | Skip | DeadLetter]
+OnError: TypeAlias = Verdict | Callable[[Failure], Verdict]
 
 
 class HandlerFailed(PillionError):

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from .._batch import Batch as RawBatch
 from ..serdes import SerdeError
 from ._declared import Topic
+from ._policy import describe
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -162,5 +163,4 @@ def _decoded(what: str, decode: Callable[[bytes], T], data: bytes | None) -> T |
     try:
         return decode(data)
     except Exception as error:
-        why = getattr(error, "message", None) or " ".join(str(error).split()) or repr(error)
-        raise Undecodable(f"its {what} does not decode: {why}") from error
+        raise Undecodable(f"its {what} does not decode: {describe(error)}") from error

@@ -18,8 +18,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from .._tables import TableView
 from ..errors import UsageError
-from ..serdes import Serde, SerdeError
+from ..serdes import Serde, SerdeError, mutable
 from ._declared import GlobalTable, SourceTable, Table
+from ._policy import describe
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,7 +55,7 @@ class Rows(MutableMapping[K, V]):
     def __init__(self, table: Table[K, V], view: TableView) -> None:
         self._table = table
         self._view = view
-        self._mutable = getattr(table.value, "mutable", True)
+        self._mutable = mutable(table.value)
         self._written: dict[bytes, bytes | None] = {}
         self._held: dict[bytes, _Held[V]] = {}
 
@@ -210,7 +211,7 @@ class Rows(MutableMapping[K, V]):
             return self._table.value.encode(value)
         except Exception as error:
             raise SerdeError(
-                f"a value of table {self._table.name!r} cannot be written: {why(error)}"
+                f"a value of table {self._table.name!r} cannot be written: {describe(error)}"
             ) from error
 
     def _decode(self, raw: bytes, data: bytes) -> V:
@@ -301,7 +302,9 @@ def encode_key(table: str, serde: Serde[Any], key: object) -> bytes:
     try:
         return serde.encode(key)
     except Exception as error:
-        raise SerdeError(f"{key!r} cannot be a key of table {table!r}: {why(error)}") from error
+        raise SerdeError(
+            f"{key!r} cannot be a key of table {table!r}: {describe(error)}"
+        ) from error
 
 
 def decode_key(table: str, serde: Serde[T], raw: bytes) -> T:
@@ -310,7 +313,7 @@ def decode_key(table: str, serde: Serde[T], raw: bytes) -> T:
         return serde.decode(raw)
     except Exception as error:
         raise SerdeError(
-            f"the key {raw!r} of table {table!r} does not decode: {why(error)}"
+            f"the key {raw!r} of table {table!r} does not decode: {describe(error)}"
         ) from error
 
 
@@ -320,11 +323,5 @@ def decode_value(table: str, serde: Serde[T], raw: bytes, data: bytes) -> T:
         return serde.decode(data)
     except Exception as error:
         raise SerdeError(
-            f"the row {raw!r} of table {table!r} does not decode: {why(error)}"
+            f"the row {raw!r} of table {table!r} does not decode: {describe(error)}"
         ) from error
-
-
-def why(error: Exception) -> str:
-    """Say why a serialiser has refused."""
-    message = getattr(error, "message", None) or " ".join(str(error).split())
-    return str(message) or type(error).__name__
