@@ -97,6 +97,16 @@ def foreign_table(app: Worker, a: Topic[str, str], b: Topic[str, str]) -> None:
     app.process(b)(handle)
 
 
+def foreign_topic(app: Worker, a: Topic[str, str], b: Topic[str, str]) -> None:
+    both(app, a, b)
+    app.process(Worker().topic("c", key=str, value=str))(handle)
+
+
+def foreign_ticker_topic(app: Worker, a: Topic[str, str], b: Topic[str, str]) -> None:
+    both(app, a, b)
+    app.every(seconds=1, topic=Worker().topic("c", key=str, value=str))(tick)
+
+
 def foreign_dead_letters(app: Worker, a: Topic[str, str], b: Topic[str, str]) -> None:
     app.each(a, on_error=DeadLetter(Worker().output("dlq", key=str, value=str)))(one)
     app.process(b)(handle)
@@ -137,6 +147,8 @@ MISTAKES: dict[Mistake, str] = {
     unused_table: "table 't' is used by no handler; name it in tables=[...] of one",
     foreign_table: "handle uses the Table 't', which is no table of this app; make it with "
     "app.table()",
+    foreign_topic: "handle handles the Topic 'c', which app.topic() did not make",
+    foreign_ticker_topic: "@app.every of tick names the Topic 'c', which app.topic() did not make",
     foreign_dead_letters: "the dead letters of one go to the Output 'dlq', which app.output() did "
     "not make",
     foreign_join: "app.join() names the Topic 'c', which app.topic() did not make",
@@ -165,6 +177,12 @@ def test_mistakes(mistake: Mistake) -> None:
 def test_an_app_without_topics() -> None:
     with pytest.raises(UsageError, match="there is no topic"):
         Worker("g").topology()
+
+
+def test_dead_letters_of_the_whole_app_go_to_an_output_of_it() -> None:
+    app = Worker("g", on_error=DeadLetter(Worker().output("dlq", key=str, value=str)))
+    with pytest.raises(UsageError, match="the dead letters of the app go to the Output 'dlq'"):
+        app.topology()
 
 
 def test_joined_over_others_are_one_set() -> None:
