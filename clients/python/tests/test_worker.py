@@ -437,6 +437,28 @@ async def test_running_raises_the_failure_of_the_app_and_not_what_follows_from_i
 
 
 @run
+async def test_running_leaves_no_cancellation_behind() -> None:
+    it = App()
+    async with FakeSidecar() as sidecar:
+        it.app = Worker("g", url=sidecar.url)
+        it.app.each(it.app.topic("words", key=str, value=str))(it.on_word)
+
+        async def body() -> None:
+            async with it.app.running():
+                await (await sidecar.accept()).close(CloseCode.SUPERSEDED)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise RuntimeError("what follows from it") from None
+
+        with pytest.raises(Superseded):
+            await body()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+@run
 async def test_running_may_tell_of_a_failure_instead() -> None:
     it = App()
     told: list[BaseException] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from ._topology import Topology, check_output, topology
 K = TypeVar("K")
 V = TypeVar("V")
 CONNECT_TIMEOUT = 3.0  # seconds, of run()
+STOP_TIMEOUT = 10.0  # seconds that handlers have to finish what they have in hand
 
 
 class Worker(Declarations):
@@ -118,12 +119,18 @@ class Worker(Declarations):
             finally:
                 progress.close()
 
-        run_program(main, lambda: self._runtime and self._runtime.stop(10.0))
+        run_program(main, lambda: self._runtime and self._runtime.stop(STOP_TIMEOUT))
 
     @asynccontextmanager
-    async def _run_beside(
-        self, on_failure: Callable[[BaseException], None] | None
+    async def running(
+        self, *, on_failure: Callable[[BaseException], None] | None = None
     ) -> AsyncGenerator[Worker]:
+        """Run the app beside other things: ``async with app.running(): ...``.
+
+        Leaving the block stops it. When the app fails, the block is cancelled and the error raised
+        from it, like a TaskGroup's; with on_failure that is called instead, and the error is raised
+        at the block's end. Signals and logging are the program's.
+        """
         progress = Progress()
         runtime = self._start(self._connect_timeout, progress)
         body = asyncio.current_task()
@@ -142,37 +149,24 @@ class Worker(Declarations):
         work.add_done_callback(ended)
         try:
             yield self
-        except asyncio.CancelledError:
-            if runtime.failure is None or on_failure is not None:
+        except (asyncio.CancelledError, Exception):
+            if on_failure is not None or runtime.failure is None:
                 raise
-            body.uncancel()
-        except Exception:
-            # What fails in the block because the app has ended is not what there is to say.
-            if runtime.failure is None or on_failure is not None:
-                raise
+            # What fails in the block because the app has failed is not what there is to say.
+            if body.uncancel():
+                raise  # cancelled by others, too
         finally:
             inside = False
-            runtime.stop(10.0)
+            runtime.stop(STOP_TIMEOUT)
             await asyncio.wait([work])
             progress.close()
         await work
-
-    def running(
-        self, *, on_failure: Callable[[BaseException], None] | None = None
-    ) -> AbstractAsyncContextManager[Worker]:
-        """Run the app beside other things: ``async with app.running(): ...``.
-
-        Leaving the block stops it. When the app fails, the block is cancelled and the error raised
-        from it, like a TaskGroup's; with on_failure that is called instead, and the error is raised
-        at the block's end. Signals and logging are the program's.
-        """
-        return self._run_beside(on_failure)
 
     async def ready(self) -> None:
         """Wait until the tables of all tasks that this worker has are whole."""
         await self._running().ready()
 
-    def stop(self, timeout: float = 10.0) -> Awaitable[None]:
+    def stop(self, timeout: float = STOP_TIMEOUT) -> Awaitable[None]:
         """Finish what handlers have in hand, commit, end: within timeout seconds.
 
         May be called anywhere, also in a handler, and again. Await it to wait for the end; in a
