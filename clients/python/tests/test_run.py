@@ -11,6 +11,7 @@ import pytest
 
 from aio import run
 from pillion import _messages as m
+from pillion._run import ECHO
 from pillion.testing import FakeSidecar
 from test_connection import free_port
 
@@ -168,3 +169,17 @@ async def test_a_second_signal_ends_at_once() -> None:
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)  # another one: two of a kind are one
         assert (await ended(process))[0] in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+@run
+async def test_a_second_signal_ends_a_main_that_blocks() -> None:
+    async with FakeSidecar() as sidecar:
+        process = await start(sidecar.url, "while True: pass")
+        await (await sidecar.accept()).assign("w")
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"Assigned\n"
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.wait(), 2 * ECHO)
+        process.send_signal(signal.SIGTERM)
+        assert (await ended(process))[0] == 128 + signal.SIGTERM

@@ -119,7 +119,11 @@ class Worker(Declarations):
             finally:
                 progress.close()
 
-        run_program(main, lambda: self._runtime and self._runtime.stop(STOP_TIMEOUT))
+        def stop() -> bool:
+            self.stop()
+            return self._runtime is not None
+
+        run_program(main, stop)
 
     @asynccontextmanager
     async def running(
