@@ -208,7 +208,8 @@ def _small(found: re.Match[str]) -> str:
 class HoppingWindow:
     """Windows of size seconds, a new one every step seconds: Faust's table.hopping(size, step).
 
-    Timestamps are milliseconds, as a record has them.
+    Both are whole seconds from 1 on, or UsageError is raised. Timestamps are milliseconds, as a
+    record has them; one that is None raises ValueError.
     """
 
     def __init__(self, size: int, step: int) -> None:

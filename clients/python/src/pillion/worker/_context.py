@@ -46,7 +46,10 @@ class Context:
     @overload
     def __getitem__(self, table: SourceTable[K, V] | GlobalTable[K, V]) -> Mapping[K, V]: ...
     def __getitem__(self, table: AnyTable[Any, Any]) -> Mapping[Any, Any]:
-        """The table's rows: of this partition, or all of a global table."""
+        """The table's rows: of this partition, or all of a global table.
+
+        Raises UsageError for a table that the handler was not declared with: the program ends.
+        """
         if table not in self._allowed:
             name = getattr(table, "name", table)
             raise UsageError(
@@ -67,7 +70,11 @@ class Context:
         """Write a record to an output, as part of the commit.
 
         Its partition is that of its key, as with Kafka's Java client. timestamp is in milliseconds
-        since 1970; without one it is the time of sending.
+        since 1970; without one it is the time of sending. Header values are bytes, or None for
+        null; a name may come more than once.
+
+        Raises SerdeError for a key or value that the output's serde cannot encode, and UsageError
+        for an output that this app has not declared: the program ends.
         """
         if output not in self._outputs:
             name = getattr(output, "name", output)

@@ -19,7 +19,11 @@ V = TypeVar("V")
 
 
 class Declarations:
-    """The part of a Worker that is written down before it runs."""
+    """The part of a Worker that is written down before it runs.
+
+    Raises UsageError, in one sentence: at once for a type that is not understood or a name that is
+    declared twice; when the app starts for what only the whole of it shows.
+    """
 
     def __init__(self, group: str | None) -> None:
         self._declared = Declared(group)

@@ -40,7 +40,9 @@ class Table(Generic[K, V]):
     key: Serde[K]
     value: Serde[V]
     default: Callable[[], V] | None
+    """Makes the value of a key that has none; None: t[key] raises KeyError then."""
     changelog: str
+    """The topic that was named; "": ``<group>-<name>-changelog``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

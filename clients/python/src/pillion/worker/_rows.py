@@ -49,7 +49,11 @@ class Rows(MutableMapping[K, V]):
 
     With a default, t[k] of a missing key gives a new default value, which becomes a row once it is
     assigned or changed; get() and ``in`` do not. Values are good until the handler returns.
-    Iteration is in the order of the keys' bytes where the store has an order.
+    Iteration is in the order of the keys' bytes where the store has an order; len() and clear()
+    read every row.
+
+    Raises KeyError like a dict, SerdeError for a key or value that does not encode or decode, and
+    StoreError, after which the task is opened anew.
     """
 
     def __init__(self, table: Table[K, V], view: TableView) -> None:
@@ -243,7 +247,10 @@ class Source(Protocol):
 
 
 class ReadRows(Mapping[K, V]):
-    """A read-only table, of one partition or of several. Each read decodes anew."""
+    """A read-only table, of one partition or of several. Each read decodes anew.
+
+    Raises KeyError like a dict, SerdeError and StoreError as Rows does.
+    """
 
     def __init__(
         self,

@@ -167,7 +167,10 @@ class Worker(Declarations):
         await work
 
     async def ready(self) -> None:
-        """Wait until the tables of all tasks that this worker has are whole."""
+        """Wait until the tables of all tasks that this worker has are whole.
+
+        Raises what the app has failed with, and UsageError when it does not run.
+        """
         await self._running().ready()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> Awaitable[None]:
@@ -182,7 +185,11 @@ class Worker(Declarations):
         return _Stopped(runtime)
 
     def local(self, table: AnyTable[K, V]) -> Mapping[K, V]:
-        """The committed rows of a table that this worker has, its standby copies included."""
+        """The committed rows of a table that this worker has, its standby copies included.
+
+        A read raises UsageError when the app does not run (any more), SerdeError for a row that
+        does not decode.
+        """
         return self._running().local(table)
 
     async def locate(
@@ -197,7 +204,7 @@ class Worker(Declarations):
         The key's partition is the one that Kafka's Java client gives to its bytes in the table.
         Where the topic's records went by other bytes, or by another partitioner, name the
         partition instead. Raises LocateError, and ConnectionLost while the sidecar is away; a
-        retriable one is worth another attempt.
+        retriable one is worth another attempt. Raises UsageError when the app does not run.
         """
         raw = None if key is None else encode_key(table.name, table.key, key)
         return await self._running().tables.conn.locate(table.name, raw, partition=partition)
