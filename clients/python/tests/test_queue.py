@@ -43,3 +43,20 @@ def test_a_new_epoch_stays_behind_the_end_of_the_one_before() -> None:
     queue.put(ev.Assigned(new))
     kinds = [type(event) for event in taken(queue)]
     assert kinds == [ev.Restored, ev.Demoted, ev.Lost, ev.Assigned]
+
+
+def test_what_is_busy_stays_and_nothing_of_its_task_passes_it() -> None:
+    queue = EventQueue()
+    mine, other = task("mine/0", 1), task("other/0", 2)
+    events = [ev.Restored(mine), ev.Demoted(mine, mine), ev.Restored(mine), ev.Restored(other)]
+    for event in events:
+        queue.put(event)
+
+    def busy(event: ev.Event) -> bool:
+        return isinstance(event, ev.Demoted)
+
+    assert [queue.take(busy), queue.take(busy), queue.take(busy)] == [events[0], events[3], None]
+    lost = ev.Lost(mine, "fenced", "")
+    queue.overtake(lost)
+    assert [queue.take(busy), queue.take(busy)] == [lost, None]
+    assert taken(queue) == events[1:3]
