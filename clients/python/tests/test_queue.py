@@ -56,7 +56,8 @@ def test_what_is_busy_stays_and_nothing_of_its_task_passes_it() -> None:
         return isinstance(event, ev.Demoted)
 
     assert [queue.take(busy), queue.take(busy), queue.take(busy)] == [events[0], events[3], None]
-    lost = ev.Lost(mine, "fenced", "")
+    lost, new = ev.Lost(mine, "fenced", ""), ev.Assigned(task("new/0", 3))
     queue.overtake(lost)
-    assert [queue.take(busy), queue.take(busy)] == [lost, None]
-    assert taken(queue) == events[1:3]
+    queue.put(new)
+    assert [queue.take(busy), queue.take(busy)] == [new, None]
+    assert taken(queue) == [*events[1:3], lost]

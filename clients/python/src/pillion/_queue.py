@@ -54,8 +54,8 @@ class EventQueue:
     def take(self, busy: Callable[[ev.Event], bool] | None = None) -> ev.Event | None:
         """Remove the first event; None when there is none.
 
-        With busy, the first one that it does not match. INVARIANT: an event does not pass an
-        earlier one of its task that stays, unless it overtakes them all.
+        With busy, the first one that it does not match. INVARIANT: no event passes an earlier one
+        of its task that stays.
         """
         at = 0 if busy is None else self._first(busy)
         if at >= len(self._events):
