@@ -85,7 +85,10 @@ class Control:
 
     def _ready(self, message: m.Ready) -> None:
         epoch = self._session.find(message)
-        if epoch is None or message.re in epoch.overtaken or epoch.state == "revoking":
+        if epoch is None:
+            return
+        if message.re in epoch.overtaken or epoch.state in ("revoking", "failed"):
+            epoch.unheard = True
             return
         if message.re != epoch.ready or epoch.state != "restored":
             came = f"ready with re {message.re} for task {epoch.task} in state {epoch.state}"

@@ -65,6 +65,8 @@ class Epoch:
     """The id that ready must answer; 0: none."""
     revoke: int = 0
     overtaken: set[int] = field(default_factory=set[int])
+    unheard: bool = False
+    """A ready has come that a reset or revoke had overtaken: the worker could not know."""
     resets: dict[int, Stream] = field(default_factory=dict[int, Stream])
     tables: dict[str, Stream] = field(default_factory=dict[str, Stream])
     sources: dict[str, Stream] = field(default_factory=dict[str, Stream])

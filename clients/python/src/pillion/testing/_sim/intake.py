@@ -33,7 +33,8 @@ class Intake:
         if size > (most := self._settings.limits.max_frame):
             raise Fault(f"frames of at most {most} bytes", f"one of {size}")
         self._spend(stream, size)
-        if not epoch.living or epoch.state == "failed":
+        early = epoch.unheard and not epoch.ran
+        if not epoch.living or epoch.state == "failed" or early:
             self.refund(stream)
             return
         if epoch.state == "released" or not epoch.ran:
@@ -73,6 +74,10 @@ class Intake:
         if epoch.state == "failed":
             why = "an earlier commit of the epoch failed"
             session.say(m.Aborted(commit.id, message.task, epoch.number, "commit_failed", why))
+            return
+        if epoch.unheard and not epoch.ran:
+            why = "no commit is possible before the records of the task flow"
+            session.say(m.Error("not_allowed", why, commit.id, epoch.wire_name, epoch.number))
             return
         if epoch.state == "released" or not epoch.ran:
             want = f"no commit of task {epoch.task} in state {epoch.state}"
