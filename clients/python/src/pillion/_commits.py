@@ -137,6 +137,9 @@ def outcome(message: m.Message) -> Outcome:
             return CommitUnknown(message.message, message.code)
         case m.Stale():
             return stale(message.task)
+        case m.Error(code=Code.NOT_ALLOWED):
+            # The sidecar has not heard ready, or a reset or revoke has overtaken it.
+            return CommitAborted(message.message, message.code, retriable=True)
         case m.Error():
             return CommitRejected(message.message, message.code, retriable=retriable(message.code))
         case _:

@@ -433,11 +433,14 @@ class Connection:
         keeper, websocket = self._keeper, self._websocket
         if keeper is None:
             return
-        if websocket is not None and not keeper.done():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_WITHIN):
-                    await self._flushed.wait()
-            await websocket.close()
-        else:
-            keeper.cancel()
-        await asyncio.wait([keeper])
+        try:
+            if websocket is not None and not keeper.done():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FLUSH_WITHIN):
+                        await self._flushed.wait()
+                await websocket.close()
+            else:
+                keeper.cancel()
+            await asyncio.wait([keeper])
+        finally:
+            keeper.cancel()  # when this was cancelled

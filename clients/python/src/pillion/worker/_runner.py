@@ -6,6 +6,7 @@ finished, commits, and ends; lost() drops everything.
 
 INVARIANT: one handler at a time per task, whatever the epoch: a runner begins when its predecessor
 has ended.
+INVARIANT: no handler begins, records or time, while a table that it may read is not whole.
 INVARIANT: a commit's positions and writes are those of whole units, in order; of a unit that
 failed nothing is committed.
 """
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._batch import Batch as RawBatch
+from .._codes import Code
 from .._commits import Committed
 from .._encode import Record as RawRecord
 from .._notice import logger
@@ -73,6 +75,7 @@ class Runner:
         policy: Policy,
         clock: Clock,
         changed: Callable[[], None],
+        whole: Callable[[], bool],
     ) -> None:
         self.task = task
         self.failure: BaseException | None = None
@@ -83,10 +86,12 @@ class Runner:
         self._policy = policy
         self._clock = clock
         self._changed = changed  # busy, failure
+        self._whole = whole  # the tables of the task, and the global ones
         self._batch: RawBatch | None = None
         self._ending = False
         self._over = False  # the epoch is: nothing can be committed any more
         self._waiting = False  # for an async handler
+        self._ticking = False
         self._woken = asyncio.Event()
         self._positions = {topic: each.position for topic, each in task.sources.items()}
         self._dirty_since: float | None = None  # something waits for a commit since then
@@ -99,13 +104,13 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether it has a batch in hand."""
-        return self._batch is not None
+        """Whether it has a batch in hand, or is in a call by time."""
+        return self._batch is not None or self._ticking
 
     @property
     def resting(self) -> bool:
         """Whether it has nothing in hand, and nothing is due by time."""
-        return self._batch is None and self._ticked() is None and self.failure is None
+        return not self.busy and self._ticked() is None and self.failure is None
 
     @property
     def clean(self) -> bool:
@@ -115,6 +120,10 @@ class Runner:
     def give(self, batch: RawBatch) -> None:
         """Hand it a batch. Only when it is not busy."""
         self._batch = batch
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Look again whether the tables are whole."""
         self._woken.set()
 
     def end(self) -> None:
@@ -143,6 +152,7 @@ class Runner:
             self.failure = self.failure or error
         finally:
             self._batch = None
+            self._ticking = False
             self._changed()
 
     async def _work_on(self) -> None:
@@ -155,7 +165,10 @@ class Runner:
                 self._batch = None
                 self._changed()
             elif ticker := self._ticked():
+                self._ticking = True
                 await self._tick(ticker)
+                self._ticking = False
+                self._changed()
             elif self._due():
                 self._commit()
             else:
@@ -171,7 +184,7 @@ class Runner:
             await self._answer()
 
     async def _wait(self) -> None:
-        times = list(self._ticks.values())
+        times = list(self._ticks.values()) if self._whole() else []
         if self._dirty_since is not None and len(self._sent) < self._outstanding:
             times.append(self._dirty_since + self._policy.commit_interval)
         timer = self._clock.call_at(min(times), self._woken.set) if times else None
@@ -196,7 +209,9 @@ class Runner:
         for row, error in bad.items():
             failure = self._failure(raw, row, error, decoding=True)
             if failed := self._refuse(failure, raw, row, handler):
-                batch, end = cut(batch, row), raw.offsets[row]
+                # Behind the record before it, not at this one: between them may be a gap.
+                end = raw.offsets[row - 1] + 1 if row else raw.base_offset
+                batch = cut(batch, row)
                 break
         size = 0
         if batch:
@@ -327,6 +342,8 @@ class Runner:
         return found
 
     def _ticked(self) -> Ticker | None:
+        if not self._ticks or not self._whole():
+            return None
         now = self._clock.now()
         return next((ticker for ticker, at in self._ticks.items() if at <= now), None)
 
@@ -397,7 +414,10 @@ class Runner:
             if error is None:
                 continue
             self._over = True  # nothing of this epoch that follows can be committed
-            retriable = isinstance(error, CommitError | ConnectionLost) and error.retriable
-            if not retriable:
+            if not isinstance(error, CommitError | ConnectionLost) or not error.retriable:
                 raise error
             logger.info("%s", error)
+            if error.code == Code.NOT_ALLOWED and not self._ending:
+                # The epoch goes on, but nothing more of it can come from here: open it anew.
+                failed = Code.WORKER_FAILED.value
+                self._tables.conn.fail(self.task, error.message, code=failed)

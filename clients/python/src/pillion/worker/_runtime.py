@@ -72,8 +72,10 @@ class Runtime:
         self._tables: Tables | None = None
         self._running: dict[str, _Running] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}  # the latest of each task, ended or not
+        self._alive: set[asyncio.Task[None]] = set()  # also of epochs that are over
         self._opening: set[str] = set()  # tasks that are not whole yet
         self._known: dict[str, Task] = {}
+        self._gaps: set[str] = set()  # global tasks that are not whole, or lost and not back
         self._settled = False  # the sidecar waits for nothing
         self._stopping = asyncio.Event()
         self._timeout: float | None = None
@@ -93,9 +95,11 @@ class Runtime:
             self.failure = error
             raise
         finally:
-            await conn.__aexit__(None, None, None)
-            self._ended.set()
-            self._ready.set()
+            try:
+                await conn.__aexit__(None, None, None)
+            finally:
+                self._ended.set()
+                self._ready.set()
 
     def stop(self, timeout: float) -> None:
         """Finish the units in hand, commit, end: within so many seconds. Idempotent."""
@@ -123,8 +127,7 @@ class Runtime:
     @property
     def working(self) -> bool:
         """Whether the asyncio task that asks is one of the runners."""
-        current = asyncio.current_task()
-        return any(each.loop is current for each in self._running.values())
+        return asyncio.current_task() in self._alive
 
     @property
     def resting(self) -> bool:
@@ -209,6 +212,8 @@ class Runtime:
                 return False
             case ev.Reset(task) if task.role == "global":
                 return any(each.runner.busy for each in self._running.values())
+            case ev.Records(task) if not self._whole(task):
+                return True
             case _:
                 found = self._running.get(event.task.name)
                 return found is not None and found.runner.busy
@@ -221,19 +226,26 @@ class Runtime:
                 self._opening.discard(task.name)
                 if task.role != "standby":
                     self._opening.add(task.name)
+                if task.role == "global":
+                    self._gaps.add(task.name)
             case ev.Restored(task):
                 self._opening.discard(task.name)
+                self._gaps.discard(task.name)
+                for each in self._running.values():
+                    each.runner.wake()
                 if task.role == "active" and tables.conn.lives(task):
                     self._begin(tables, task)
             case ev.Promoted(task, was):
                 logger.info("task %s is promoted", task.name)
                 self._known[task.name] = task
+                self._opening.discard(task.name)
                 self._lose(was)
                 if tables.conn.lives(task):
                     self._begin(tables, task)
             case ev.Demoted(task, was):
                 logger.info("task %s is demoted", task.name)
                 self._known[task.name] = task
+                self._opening.discard(task.name)
                 self._lose(was)
             case ev.Records(task, batch):
                 found = self._running.get(task.name)
@@ -247,7 +259,13 @@ class Runtime:
                 if code == ConnectionLost.code:
                     self._settled = False
                 self._forget(task)
+                if task.role == "global" and code != ConnectionLost.code:
+                    self._gaps.add(task.name)
                 self._lose(task)
+            case ev.Reset(task) if task.role != "standby":
+                self._opening.add(task.name)  # until the next Restored
+                if task.role == "global":
+                    self._gaps.add(task.name)
             case ev.Waiting(code):
                 self._settled = code == Code.OK
             case _:
@@ -269,11 +287,16 @@ class Runtime:
             self._policy,
             self._clock,
             self._changed,
+            lambda: self._whole(task),
         )
         logger.info("task %s is whole, and begins at %s", task.name, _positions(task))
+        if self._stopping.is_set():
+            runner.end()
         before = self._loops.get(task.name)
         loop = asyncio.create_task(runner.run(before), name=f"pillion task {task.name}")
         self._loops[task.name] = loop
+        self._alive.add(loop)
+        loop.add_done_callback(self._alive.discard)
         self._running[task.name] = made = _Running(runner, loop)
         loop.add_done_callback(lambda _: self._runner_ended(tables, made))
 
@@ -296,6 +319,7 @@ class Runtime:
         if self._known.get(task.name) is task:
             del self._known[task.name]
             self._opening.discard(task.name)
+            self._gaps.discard(task.name)
 
     def _runner_ended(self, tables: Tables, ended: _Running) -> None:
         runner = ended.runner
@@ -314,6 +338,10 @@ class Runtime:
         if self._tables is not None:
             self._tables.conn.wake()
 
+    def _whole(self, task: Task) -> bool:
+        """Whether nothing is being replayed into what handlers of the task may read."""
+        return not self._gaps and task.name not in self._opening
+
     def _look(self) -> None:
         """Find out whether everything is whole."""
         if not self._opening and (self._known or self._settled):
@@ -327,10 +355,9 @@ class Runtime:
         """Let the runners finish, for as long as stop() has said."""
         for each in self._running.values():
             each.runner.end()
-        loops = [loop for loop in self._loops.values() if not loop.done()]
-        if not loops:
+        if not self._alive:
             return
-        _, late = await asyncio.wait(loops, timeout=self._timeout)
+        _, late = await asyncio.wait(list(self._alive), timeout=self._timeout)
         if late:
             logger.warning(
                 "%d handlers did not end within %g s; their records come again",
@@ -340,7 +367,7 @@ class Runtime:
 
     async def _cancel(self) -> None:
         """Nothing of this run goes on behind it."""
-        loops = list(self._loops.values())
+        loops = list(self._alive)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
@@ -348,7 +375,15 @@ class Runtime:
     # -- rows -----------------------------------------------------------------------------------
 
     def _global_sources(self, table: GlobalTable[Any, Any]) -> Sequence[TableView]:
-        return list(self._views(table.name, {"global"}))
+        views = list(self._views(table.name, {"global"}))
+        if self._gaps or len(views) < self._partitions(table.name):
+            # Rows that are not there yet would be taken for rows that do not exist.
+            raise StoreError(f"global table {table.name!r} is being restored")
+        return views
+
+    def _partitions(self, name: str) -> int:
+        tasks = self._known.values()
+        return sum(task.role == "global" and name in task.tables for task in tasks)
 
     def _sources(self, table: AnyTable[Any, Any]) -> Sequence[Source]:
         _ = self.tables  # refuses when the worker does not run
