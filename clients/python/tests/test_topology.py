@@ -44,7 +44,7 @@ def test_what_is_declared_is_told_to_the_sidecar() -> None:
     ]
     assert [(g.name, g.topic) for g in told.globals] == [("places", "places")]
     assert (told.outputs, told.group) == (["out"], "g")
-    assert made.set_of(open_) == "orders"
+    assert made.sets["orders"].tables == [open_, users]
 
 
 def test_types_are_inferred() -> None:
@@ -207,5 +207,5 @@ def test_a_table_that_only_runs_by_time_uses() -> None:
     app.every(seconds=1, topic=b, tables=[table, places])(tick)
     app.every(seconds=2, tables=[table])(tick)
     made = app.topology()
-    assert made.set_of(table) == "b"
+    assert made.sets["b"].tables == [table]
     assert [ticker.seconds for ticker in made.sets["b"].tickers] == [1, 2]

@@ -78,10 +78,6 @@ class Topology:
     outputs: list[Output[Any, Any]]
     declaration: Declaration
 
-    def set_of(self, table: Tables) -> str:
-        """Name the set of a table; "" for a global one."""
-        return next((plan.name for plan in self.sets.values() if table in plan.tables), "")
-
 
 def topology(declared: Declared) -> Topology:
     """Add the declarations up. Raises UsageError in one sentence."""

@@ -126,7 +126,6 @@ class Sidecar:
     trace: deque[str] = field(default_factory=lambda: deque[str](maxlen=40))
     """What was said lately, for people."""
     epochs: int = 0
-    sessions: int = 0
     _events: deque[Event] = field(default_factory=deque[Event])
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
