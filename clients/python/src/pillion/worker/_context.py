@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from .._encode import Record as RawRecord
 from ..errors import UsageError
 from ..serdes import SerdeError
-from ._declared import AnyTable, GlobalTable, Output, SourceTable, Table, Tables
+from ._declared import AnyTable, DeclaredTable, GlobalTable, Output, SourceTable, Table
 from ._policy import describe
 from ._work import Work
 
@@ -29,7 +29,7 @@ class Context:
         self,
         who: str,
         work: Work,
-        allowed: Sequence[Tables],
+        allowed: Sequence[DeclaredTable],
         outputs: Sequence[Output[Any, Any]],
         stale: Callable[[], bool],
         progress: Callable[[], None],

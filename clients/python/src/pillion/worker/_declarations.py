@@ -9,7 +9,7 @@ from .._codes import Code
 from ..errors import UsageError
 from ..serdes import Serde, SerdeLike, serde_of
 from ._context import Context
-from ._declared import GlobalTable, Output, SourceTable, Table, Tables, Topic
+from ._declared import DeclaredTable, GlobalTable, Output, SourceTable, Table, Topic
 from ._policy import OnError
 from ._records import Batch, Record
 from ._topology import Declared, Handler, Ticker
@@ -98,7 +98,7 @@ class Declarations:
         self,
         topic: Topic[K, V],
         *,
-        tables: Sequence[Tables] = (),
+        tables: Sequence[DeclaredTable] = (),
         on_error: OnError | None = None,
     ) -> Callable[
         [Callable[[Batch[K, V], Context], object]], Callable[[Batch[K, V], Context], object]
@@ -121,7 +121,7 @@ class Declarations:
         self,
         topic: Topic[K, V],
         *,
-        tables: Sequence[Tables] = (),
+        tables: Sequence[DeclaredTable] = (),
         on_error: OnError | None = None,
     ) -> Callable[
         [Callable[[Record[K, V], Context], object]], Callable[[Record[K, V], Context], object]
@@ -146,7 +146,7 @@ class Declarations:
         seconds: float = 0,
         minutes: float = 0,
         hours: float = 0,
-        tables: Sequence[Tables] = (),
+        tables: Sequence[DeclaredTable] = (),
         topic: Topic[Any, Any] | None = None,
     ) -> Callable[[Callable[[Context], object]], Callable[[Context], object]]:
         """Call a function by time, once per task, between batches; what it does is committed.
@@ -166,7 +166,7 @@ class Declarations:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _add_table(self, table: Tables) -> None:
+    def _add_table(self, table: DeclaredTable) -> None:
         self._once("table", table.name, self._declared.tables)
         self._declared.tables.append(table)
 
@@ -174,7 +174,7 @@ class Declarations:
         self,
         topic: Topic[Any, Any],
         function: Callable[..., object],
-        tables: Sequence[Tables],
+        tables: Sequence[DeclaredTable],
         on_error: OnError | None,
         *,
         each: bool,

@@ -66,4 +66,4 @@ class GlobalTable(Generic[K, V]):
 
 
 AnyTable: TypeAlias = Table[K, V] | SourceTable[K, V] | GlobalTable[K, V]
-Tables: TypeAlias = Table[Any, Any] | SourceTable[Any, Any] | GlobalTable[Any, Any]
+DeclaredTable: TypeAlias = AnyTable[Any, Any]

@@ -31,7 +31,6 @@ from ..errors import CommitError, ConnectionLost, StoreError
 from ._clock import Clock
 from ._context import Context
 from ._declared import Output
-from ._declared import Tables as AnyTables
 from ._policy import (
     DeadLetter,
     Failure,
@@ -330,11 +329,10 @@ class Runner:
     def _context(self, of: Handler | Ticker) -> Context:
         found = self._contexts.get(of)
         if found is None:
-            tables: list[AnyTables] = list(of.tables)
             found = self._contexts[of] = Context(
                 of.name,
                 self._work,
-                tables,
+                of.tables,
                 self._policy.outputs,
                 lambda: self._over,
                 self._tables.conn.progress,

@@ -16,7 +16,7 @@ from .. import client
 from .._codes import Code
 from .._declare import Declaration, declare
 from ..errors import UsageError
-from ._declared import GlobalTable, Output, SourceTable, Table, Tables, Topic
+from ._declared import DeclaredTable, GlobalTable, Output, SourceTable, Table, Topic
 from ._policy import DeadLetter, OnError
 
 
@@ -28,7 +28,7 @@ class Handler:
     topic: Topic[Any, Any]
     function: Callable[[Any, Any], object]
     each: bool
-    tables: Sequence[Tables]
+    tables: Sequence[DeclaredTable]
     on_error: OnError | None
 
 
@@ -39,7 +39,7 @@ class Ticker:
     name: str
     function: Callable[[Any], object]
     seconds: float
-    tables: Sequence[Tables]
+    tables: Sequence[DeclaredTable]
     topic: Topic[Any, Any] | None
 
 
@@ -50,7 +50,7 @@ class Declared:
     group: str | None = None
     topics: list[Topic[Any, Any]] = field(default_factory=list[Topic[Any, Any]])
     outputs: list[Output[Any, Any]] = field(default_factory=list[Output[Any, Any]])
-    tables: list[Tables] = field(default_factory=list[Tables])
+    tables: list[DeclaredTable] = field(default_factory=list[DeclaredTable])
     joins: list[Sequence[Topic[Any, Any]]] = field(default_factory=list[Sequence[Topic[Any, Any]]])
     handlers: list[Handler] = field(default_factory=list[Handler])
     tickers: list[Ticker] = field(default_factory=list[Ticker])

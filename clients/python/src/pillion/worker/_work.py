@@ -12,7 +12,7 @@ from typing import Any
 from .._encode import Record as RawRecord
 from .._tables import TableView
 from .._tasks import Task
-from ._declared import GlobalTable, Table, Tables
+from ._declared import DeclaredTable, GlobalTable, Table
 from ._rows import ReadRows, Rows, Source
 
 PER_ROW = 25  # bytes of a frame for a row beside key and value
@@ -29,11 +29,11 @@ class Work:
         self._views = views
         self._globals = globals_
         self._rows: dict[Table[Any, Any], Rows[Any, Any]] = {}
-        self._read: dict[Tables, ReadRows[Any, Any]] = {}
+        self._read: dict[DeclaredTable, ReadRows[Any, Any]] = {}
         self._unit: list[tuple[str, RawRecord]] = []
         self._outputs: dict[str, list[RawRecord]] = {}
 
-    def rows(self, table: Tables) -> Rows[Any, Any] | ReadRows[Any, Any]:
+    def rows(self, table: DeclaredTable) -> Rows[Any, Any] | ReadRows[Any, Any]:
         """Find a table of the task, or a global one."""
         if isinstance(table, Table):
             found = self._rows.get(table)
@@ -84,7 +84,7 @@ class Work:
         outputs, self._outputs, self.size = self._outputs, {}, 0
         return outputs
 
-    def _reader(self, table: Tables) -> ReadRows[Any, Any]:
+    def _reader(self, table: DeclaredTable) -> ReadRows[Any, Any]:
         if isinstance(table, GlobalTable):
             found: GlobalTable[Any, Any] = table
             return ReadRows(found, lambda: self._globals(found))
