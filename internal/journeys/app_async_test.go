@@ -71,13 +71,50 @@ func TestAppCommitsWithinBatch(t *testing.T) {
 	s.drain()
 }
 
+// A batch takes longer than max_processing, but records of it are done, or the handler says that it goes on:
+// the worker is not hung.
+func TestAppLongBatchIsNoHang(t *testing.T) {
+	for style, env := range map[string]string{"async each": "", "async process": "APP_PROGRESS=1"} {
+		t.Run(style, func(t *testing.T) {
+			t.Parallel()
+			j := newApp(t, oneBroker(t), 1, style, "APP_PAUSE=0.02", env)
+			j.load(0, 300)
+			s := j.pair("--max-processing", "2s")
+			j.checkLists()
+			if hung := s.since(0, func(e entry) bool { return e.is("the worker is hung, leaving the group") || e.is("lost") }); len(hung) > 0 {
+				t.Errorf("a worker that works is hung: %s", hung[0].text)
+			}
+			s.drain()
+		})
+	}
+}
+
+// A handler that takes longer than max_processing without a word loses its task. Its work is dropped, also
+// when it comes to its end, and is done again.
+func TestAppHungHandler(t *testing.T) {
+	t.Parallel()
+	j := newApp(t, oneBroker(t), 1, "async process")
+	j.ask("handled", "hold")
+	j.load(0, 100)
+	s := j.pair("--max-processing", "1s")
+	s.wait("at", "point", "handled")
+	s.wait("the worker is hung, leaving the group")
+	s.wait("lost")
+	j.letGo("handled")
+	j.load(100, 100)
+	j.checkLists()
+	noOverlap(t, s.process)
+	s.drain()
+	j.appStores("seen", j.tables())
+}
+
 // A second pair joins in the middle of a long batch. With @app.each a task is handed over between two
 // records, at once; with @app.process behind the batch. Nothing is lost, nothing is done twice.
 func TestAppRevokedWithinBatch(t *testing.T) {
-	for style, within := range map[string]time.Duration{"async each": time.Second, "each": time.Second, "async process": 8 * time.Second} {
+	for style, within := range map[string]time.Duration{"async each": 3 * time.Second, "each": 3 * time.Second, "async process": 10 * time.Second} {
 		t.Run(style, func(t *testing.T) {
 			t.Parallel()
-			j := newApp(t, oneBroker(t), 4, style, "APP_PAUSE=0.002")
+			j := newApp(t, oneBroker(t), 4, style, "APP_PAUSE=0.004")
 			other := *j
 			other.place, other.state = newPlace(t), t.TempDir()
 			j.window = 64 << 10
@@ -111,6 +148,40 @@ func TestAppRevokedWithinBatch(t *testing.T) {
 			j.appStores("seen", j.tables(), other.tables())
 		})
 	}
+}
+
+// Many tasks are busy with synchronous handlers, one record after the other, when a second pair joins. The
+// loop turns between records often enough for everybody: half of the tasks are handed over, none is lost.
+func TestAppHandsOverManyTasks(t *testing.T) {
+	t.Parallel()
+	j := newApp(t, oneBroker(t), 32, "each")
+	other := *j
+	other.place, other.state = newPlace(t), t.TempDir()
+	j.place.timed, other.place.timed = true, true
+	j.keys = 200
+	j.load(0, 160_000)
+	one := j.pair("--revoke-timeout", "30s")
+	j.flowing(1000)
+	mark := one.mark()
+	two := other.pair("--revoke-timeout", "30s")
+	one.waitSince(mark, "revoking", "code", "rebalance")
+	until(t, "a task is let go", func() bool { return len(releases(one.process)) > 0 })
+	if at := j.committed(); at > 150_000 {
+		t.Errorf("%d of the inputs were done by then: nothing is shown", at)
+	}
+	j.shared(2)
+	j.checkLists()
+	longest := time.Duration(0)
+	for _, d := range releases(one.process) {
+		longest = max(longest, d)
+	}
+	t.Logf("the last of %d tasks was handed over within %v", len(releases(one.process)), longest)
+	if late := one.since(mark, func(e entry) bool { return e.is("revoke timed out") || e.is("lost") }); len(late) > 0 {
+		t.Errorf("%d tasks were not handed over in time", len(late))
+	}
+	one.drain()
+	two.drain()
+	j.appStores("seen", j.tables(), other.tables())
 }
 
 // releases is how long each task took from revoking to its release, by the sidecar's log.

@@ -2,7 +2,7 @@
 
 APP_STYLE: process or each, behind "async" or not. APP_PAUSE: seconds that an async handler awaits for
 each record. APP_ON_ERROR: stop, skip, dead or function; APP_DEAD: the topic of dead letters.
-APP_BAR=plain: as if rich were not installed. JOB_IN, JOB_OUT, JOB_WINDOW, JOB_STATE: as in counts.py.
+APP_PROGRESS: an async handler of batches says that it goes on. APP_BAR=plain: as if rich were not installed. JOB_IN, JOB_OUT, JOB_WINDOW, JOB_STATE: as in counts.py.
 Some values ask for something: see special().
 """
 
@@ -17,6 +17,7 @@ from app_common import STATE, held, point, say, tell
 from pillion import Batch, Context, DeadLetter, Failure, OnError, Record, Skip, Stop, Worker
 
 STYLE = os.environ.get("APP_STYLE", "process")
+PROGRESS = "APP_PROGRESS" in os.environ
 PAUSE = float(os.environ.get("APP_PAUSE", "0"))
 
 app = Worker(state_dir=STATE / "tables", window=int(os.environ["JOB_WINDOW"]))
@@ -132,6 +133,8 @@ async def process_async(batch: Batch[str, str], ctx: Context) -> None:
             append(key, value, ctx)
             await asyncio.sleep(PAUSE)
             await special_async(value or "")
+            if PROGRESS:
+                ctx.progress()
         await held("handled")
 
 
