@@ -195,6 +195,17 @@ async def test_process_skips_what_does_not_decode_and_keeps_offsets() -> None:
 
 
 @run
+async def test_process_keeps_what_is_before_the_record_that_it_stops_at() -> None:
+    def stops_at_the_second(failure: Failure) -> Skip | Stop:
+        return Skip() if failure.key == b"a" else Stop()
+
+    records: list[Pair] = [(b"a", b"x"), (b"b", NUMBER), (b"c", b"y"), (b"d", NUMBER)]
+    it = App(stops_at_the_second, each=False)
+    commit = await it.play(records)
+    assert (total(commit), it.seen, commit.message.source_next) == (1, ["b"], {"numbers": 2})
+
+
+@run
 async def test_process_does_not_skip_a_batch() -> None:
     it = App(Skip(), each=False)
     async with staged(it.app) as s:

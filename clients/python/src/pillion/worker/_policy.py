@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from ..errors import PillionError
 from ._declared import Output
@@ -22,8 +22,6 @@ class Stop:
 class Skip:
     """Go on behind the record, as if it had not been there. It is logged."""
 
-    passes: ClassVar[str] = "skipped"
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
@@ -34,7 +32,6 @@ class DeadLetter:
     """
 
     output: Output[Any, Any]
-    passes: ClassVar[str] = "to dead letters"
 
 
 @dataclass(frozen=True, slots=True)

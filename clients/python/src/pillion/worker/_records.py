@@ -6,7 +6,7 @@ told apart one by one; what happens to them is the policy's to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from .._batch import Batch as RawBatch
@@ -146,11 +146,10 @@ def _one_by_one(raw: RawBatch, topic: Topic[K, V]) -> tuple[Batch[K, V], dict[in
     return Batch(raw, keys, values, rows), bad
 
 
-def cut(batch: Batch[K, V], row: int) -> Batch[K, V]:
-    """Keep the records before a row of the frame."""
-    n = sum(1 for each in batch._rows if each < row)  # pyright: ignore[reportPrivateUsage]
-    rows = batch._rows[:n]  # pyright: ignore[reportPrivateUsage]
-    return Batch(batch._raw, batch.keys[:n], batch.values[:n], rows)  # pyright: ignore[reportPrivateUsage]
+def cut(raw: RawBatch, batch: Batch[K, V], bad: Container[int], row: int) -> Batch[K, V]:
+    """Keep the records before a row of the frame. bad: the rows that are not in the batch."""
+    rows = [each for each in range(row) if each not in bad]
+    return Batch(raw, batch.keys[: len(rows)], batch.values[: len(rows)], rows)
 
 
 def _column(decode: Callable[[bytes], T], column: list[bytes | None]) -> list[T | None]:

@@ -210,7 +210,7 @@ class Runner:
             if failed := self._refuse(failure, raw, row, handler):
                 # Behind the record before it, not at this one: between them may be a gap.
                 end = raw.offsets[row - 1] + 1 if row else raw.base_offset
-                batch = cut(batch, row)
+                batch = cut(raw, batch, bad, row)
                 break
         size = 0
         if batch:
@@ -365,7 +365,8 @@ class Runner:
             if failure.decoding:
                 return undecodable(where, failure.error)
             return failed_handler(handler.name, f"at {where}", failure.error)
-        logger.warning("%s: %s, %s", where, describe(failure.error), verdict.passes)
+        went = "to dead letters" if isinstance(verdict, DeadLetter) else "skipped"
+        logger.warning("%s: %s, %s", where, describe(failure.error), went)
         if isinstance(verdict, DeadLetter):
             headers = (*raw.headers(row), *dead_letter_headers(failure))
             self._work.send(verdict.output.name, RawRecord(failure.key, failure.value, headers))
