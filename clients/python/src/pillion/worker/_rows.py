@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from .._tables import TableView
 from ..errors import UsageError
 from ..serdes import Serde, SerdeError, mutable
+from ..stores import Store
 from ._declared import GlobalTable, SourceTable, Table
 from ._policy import describe
 
@@ -244,6 +245,21 @@ class Source(Protocol):
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """All rows."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """The rows of a store alone, without what waits for its commit."""
+
+    store: Store
+
+    def find(self, key: bytes) -> bytes | None:
+        """See Source."""
+        return self.store.get(key)
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """See Source."""
+        return iter(self.store.items())
 
 
 class ReadRows(Mapping[K, V]):

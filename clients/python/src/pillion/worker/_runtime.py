@@ -21,13 +21,15 @@ from .._notice import logger
 from .._tables import Tables, TableView
 from .._tasks import Task
 from ..errors import ConnectionLost, StoreError, UsageError
-from ..stores import Store, Stores
+from ..stores import Stores
 from ._clock import Clock
 from ._declared import AnyTable, GlobalTable
-from ._rows import ReadRows, Source
+from ._rows import ReadRows, Source, StoreRows
 from ._runner import Policy, Runner
 from ._topology import Topology
 from ._work import Work
+
+STOP_TIMEOUT = 10.0  # seconds that handlers have to finish what they have in hand
 
 
 @dataclass(slots=True)
@@ -35,19 +37,6 @@ class _Running:
     runner: Runner
     loop: asyncio.Task[None]
     revoking: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    """The rows of a store alone, without what waits for its commit."""
-
-    store: Store
-
-    def find(self, key: bytes) -> bytes | None:
-        return self.store.get(key)
-
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        return iter(self.store.items())
 
 
 class Runtime:
@@ -101,7 +90,7 @@ class Runtime:
                 self._ended.set()
                 self._ready.set()
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Finish the units in hand, commit, end: within so many seconds. Idempotent."""
         if self._timeout is None:
             self._timeout = timeout
@@ -325,7 +314,7 @@ class Runtime:
         runner = ended.runner
         if runner.failure is not None:
             self._failed = self._failed or runner.failure
-            self.stop(self._timeout or 10.0)
+            self.stop()
             return
         if ended.revoking and self._running.get(runner.task.name) is ended:
             del self._running[runner.task.name]
@@ -387,7 +376,7 @@ class Runtime:
 
     def _sources(self, table: AnyTable[Any, Any]) -> Sequence[Source]:
         _ = self.tables  # refuses when the worker does not run
-        return [_Committed(view.store) for view in self._views(table.name, None)]
+        return [StoreRows(view.store) for view in self._views(table.name, None)]
 
     def _views(self, name: str, roles: set[str] | None) -> Iterator[TableView]:
         for task in self._known.values():

@@ -24,13 +24,12 @@ from ._program import run_program
 from ._progress import Progress
 from ._rows import encode_key
 from ._runner import Policy
-from ._runtime import Runtime
+from ._runtime import STOP_TIMEOUT, Runtime
 from ._topology import Topology, check_output, topology
 
 K = TypeVar("K")
 V = TypeVar("V")
 CONNECT_TIMEOUT = 3.0  # seconds, of run()
-STOP_TIMEOUT = 10.0  # seconds that handlers have to finish what they have in hand
 
 
 class Worker(Declarations):
@@ -161,7 +160,7 @@ class Worker(Declarations):
                 raise  # cancelled by others, too
         finally:
             inside = False
-            runtime.stop(STOP_TIMEOUT)
+            runtime.stop()
             await asyncio.wait([work])
             progress.close()
         await work
