@@ -202,6 +202,14 @@ def test_errors_of_the_test_itself_are_said() -> None:
             driver.send(other.lines, "k", "v")
         with pytest.raises(UsageError, match="Output 'changes' is no output of this app"):
             driver.outputs(other.changes)
+        for ask in (driver.table, driver.changelog):
+            with pytest.raises(UsageError, match="Table 'counts' is no table of this app"):
+                ask(other.counts)
+            with pytest.raises(UsageError, match="there is no partition 1; there are 1"):
+                ask(w.counts, partition=1)
+        foreign = other.app.source_table("names", key=str, value=str)
+        with pytest.raises(UsageError, match="SourceTable 'names' is no table of this app"):
+            driver.put(foreign, "k", "v")
         with pytest.raises(UsageError, match="Table 'counts' is no source or global table"):
             driver.put(w.counts, "k", 1)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="no partition 1; there are 1"):

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
+from .._messages import Role
 from ..errors import UsageError
 from ..serdes import Serde
 from ..stores import Stores
 from ..worker import GlobalTable, Output, Record, SourceTable, Table, Topic, Worker
+from ..worker._declared import AnyTable
 from ._engine import Engine
 from ._sim import moves
-from ._sim.kafka import Stored
+from ._sim.kafka import Headers, Log, Stored
 from ._sim.partitioner import partition_of
 from ._sim.sidecar import Fate
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class TestDriver:
@@ -149,7 +150,7 @@ class TestDriver:
         if not isinstance(table, SourceTable | GlobalTable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"{_name(table)} is no source or global table; send() records")
         record = Stored(_encoded(table.key, key), _encoded(table.value, value))
-        self._append(table.topic, record, None)
+        self._append(self._topic_of(table), record, None)
         self._settle()
 
     # -- what came of it ------------------------------------------------------------------------
@@ -179,12 +180,7 @@ class TestDriver:
         """Forget what outputs() and records() have shown."""
         self._engine.clear()
 
-    def table(
-        self,
-        table: Table[K, V] | SourceTable[K, V] | GlobalTable[K, V],
-        *,
-        partition: int | None = None,
-    ) -> Mapping[K, V]:
+    def table(self, table: AnyTable[K, V], *, partition: int | None = None) -> Mapping[K, V]:
         """The committed rows of a table, of all partitions or of one: a copy."""
         rows: dict[K, V] = {}
         for log in self._logs(table, partition):
@@ -270,35 +266,40 @@ class TestDriver:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _change(self, partition: int, role: Any) -> None:
+    def _change(self, partition: int, role: Role) -> None:
         for epoch in self._engine.epochs(partition):
             self._engine.roles[epoch.task] = role
         self._settle()
 
     def _source(self, topic: Topic[Any, Any]) -> str:
-        handlers = (
-            handler for plan in self._engine.topology.sets.values() for handler in
-            plan.handlers.values()
-        )  # fmt: skip
-        if not any(handler.topic is topic for handler in handlers):
+        plans = self._engine.topology.sets.values()
+        if not any(each.topic is topic for plan in plans for each in plan.handlers.values()):
             raise UsageError(f"{_name(topic)} is no source topic of this app")
         return topic.name
 
     def _append(self, topic: str, record: Stored, partition: int | None) -> None:
         self._usable()
         self._engine.check()
-        at = partition_of(record.key, self._partitions) if partition is None else partition
-        if not 0 <= at < self._partitions:
-            raise UsageError(f"there is no partition {at}; there are {self._partitions}")
-        self._engine.append(topic, at, record)
+        if partition is None:
+            partition = partition_of(record.key, self._partitions)
+        self._engine.check_partition(partition)
+        self._engine.append(topic, partition, record)
 
-    def _logs(self, table: Any, partition: int | None) -> list[Any]:
-        if isinstance(table, Table):
-            topic = self._engine.changelog(table.name, table.changelog)
-        else:
-            topic = table.topic
+    def _logs(self, table: AnyTable[Any, Any], partition: int | None) -> list[Log]:
+        topic = self._topic_of(table)
+        if partition is not None:
+            self._engine.check_partition(partition)
         each = range(self._partitions) if partition is None else [partition]
         return [self._engine.kafka.logs[topic, at] for at in each]
+
+    def _topic_of(self, table: AnyTable[Any, Any]) -> str:
+        made = self._engine.topology
+        kept = [each for plan in made.sets.values() for each in plan.tables]
+        if table not in (*made.globals, *kept):
+            raise UsageError(f"{_name(table)} is no table of this app")
+        if isinstance(table, Table):
+            return self._engine.changelog(table.name, table.changelog)
+        return table.topic
 
     def _settle(self) -> None:
         self._wait(self._engine.settle, running=True)

@@ -225,8 +225,7 @@ class Engine:
 
     def epochs(self, partition: int) -> list[Epoch]:
         """The tasks of a partition, without those of global tables. Raises UsageError."""
-        if not 0 <= partition < self._partitions:
-            raise UsageError(f"there is no partition {partition}; there are {self._partitions}")
+        self.check_partition(partition)
         session = self.sidecar.session
         found = session.tasks.values() if session is not None else ()
         return [
@@ -234,6 +233,11 @@ class Engine:
             for epoch in found
             if epoch.partition == partition and epoch.role != "global" and epoch.living
         ]
+
+    def check_partition(self, partition: int) -> None:
+        """Raises UsageError when topics do not have it."""
+        if not 0 <= partition < self._partitions:
+            raise UsageError(f"there is no partition {partition}; there are {self._partitions}")
 
     def _drive(self) -> None:
         session = self.sidecar.session
