@@ -135,15 +135,7 @@ class Builder:
 
     def _list(self, args: tuple[Any, ...]) -> Kind:
         item = self._any() if not args else self.under("[]", args[0])
-        name = f"list[{item.name}]"
-        texts = _codegen.write_items(item, name, list)
-        return Kind(
-            name,
-            frozenset(("list",)),
-            (list,),
-            _codegen.read_list(item, name),
-            lambda value: f"[{','.join(texts(value))}]",
-        )
+        return _array(list, item, f"list[{item.name}]")
 
     def _dict(self, args: tuple[Any, ...]) -> Kind:
         key = _kind.NAME if not args or args[0] is str else self.under("{}", args[0])
@@ -166,15 +158,7 @@ class Builder:
     def _tuple(self, args: tuple[Any, ...]) -> Kind:
         if len(args) == 2 and args[1] is Ellipsis:
             item = self.under("[]", args[0])
-            name = f"tuple[{item.name}, ...]"
-            read, texts = _codegen.read_list(item, name), _codegen.write_items(item, name, tuple)
-            return Kind(
-                name,
-                frozenset(("list",)),
-                (tuple,),
-                lambda found: tuple(read(found)),
-                lambda value: f"[{','.join(texts(value))}]",
-            )
+            return _array(tuple, item, f"tuple[{item.name}, ...]")
         kinds = [self.under(f"[{i}]", each) for i, each in enumerate(args)]
         return _kind.fixed(kinds)
 
@@ -184,15 +168,7 @@ class Builder:
         if not item.scalar:
             raise Wrong(f"is {name}: items of a set must be single values; use list")
         self.normalises = True
-        read, texts = _codegen.read_list(item, name), _codegen.write_items(item, name, holder)
-        return Kind(
-            name,
-            frozenset(("list",)),
-            (holder,),
-            lambda found: holder(read(found)),
-            # Sorted: equal sets have equal bytes, whatever their history.
-            lambda value: f"[{','.join(sorted(texts(value)))}]",
-        )
+        return _array(holder, item, name)
 
     def _union(self, args: tuple[Any, ...]) -> Kind:
         left = [each for each in args if each is not NoneType]
@@ -271,6 +247,29 @@ class Builder:
             return self.kind(hint)
         except Wrong as error:
             raise error.under(part) from None
+
+
+def _array(holder: type, item: Kind, name: str) -> Kind:
+    """Make the kind of a list, tuple or set of one kind."""
+    read, texts = _codegen.read_list(item, name), _codegen.write_items(item, name, holder)
+
+    def read_other(found: Any) -> Any:
+        return holder(read(found))
+
+    def write(value: Any) -> str:
+        return f"[{','.join(texts(value))}]"
+
+    def write_sorted(value: Any) -> str:
+        # Equal sets have equal bytes, whatever their history.
+        return f"[{','.join(sorted(texts(value)))}]"
+
+    return Kind(
+        name,
+        frozenset(("list",)),
+        (holder,),
+        read if holder is list else read_other,
+        write_sorted if issubclass(holder, (set, frozenset)) else write,
+    )
 
 
 def _refused(hint: Any) -> Wrong:
