@@ -10,7 +10,7 @@ after a power failure the last batches may be missing, together with their check
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -115,25 +115,11 @@ class RocksStore:
 
     def apply(self, batch: Batch) -> None:
         """See Store."""
-        changes = self._batch(raw_mode=True)
-        for key, value in batch.items():
-            if key is None:
-                continue
-            if value is None:
-                changes.delete(key)
-            else:
-                changes.put(key, value)
-        self._write(changes, batch.checkpoint or self._checkpoint)
+        self._write(self._changes(batch.items()), batch.checkpoint or self._checkpoint)
 
     def apply_commit(self, writes: Mapping[bytes, bytes | None], checkpoint: str) -> None:
         """See Store."""
-        changes = self._batch(raw_mode=True)
-        for key, value in writes.items():
-            if value is None:
-                changes.delete(key)
-            else:
-                changes.put(key, value)
-        self._write(changes, checkpoint)
+        self._write(self._changes(writes.items()), checkpoint)
 
     def flush(self) -> None:
         """See Store. Each write is in the log of the file system already."""
@@ -230,6 +216,17 @@ class RocksStore:
                 "(each group needs its own directory)"
             )
         self._checkpoint = None if checkpoint is None else checkpoint.decode()
+
+    def _changes(self, rows: Iterable[tuple[bytes | None, bytes | None]]) -> rocksdict.WriteBatch:
+        changes = self._batch(raw_mode=True)
+        for key, value in rows:
+            if key is None:
+                continue
+            if value is None:
+                changes.delete(key)
+            else:
+                changes.put(key, value)
+        return changes
 
     def _write(self, changes: rocksdict.WriteBatch, checkpoint: str | None) -> None:
         db = self._opened()
