@@ -17,8 +17,6 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
 
 from .._batch import Batch as RawBatch
 from .._codes import Code
@@ -30,12 +28,10 @@ from .._tasks import Task
 from ..errors import CommitError, ConnectionLost, StoreError
 from ._clock import Clock
 from ._context import Context
-from ._declared import Output
 from ._policy import (
     DeadLetter,
     Failure,
     HandlerFailed,
-    OnError,
     Stop,
     Verdict,
     dead_letter_headers,
@@ -45,21 +41,11 @@ from ._policy import (
     verdict_of,
 )
 from ._records import cut, decode
-from ._topology import Handler, SetPlan, Ticker
+from ._topology import Handler, SetPlan, Settings, Ticker
 from ._work import Work
 
 UNDECLARED = {"undeclared_output", "undeclared_table"}  # codes of a mistake in the app itself
 BREATH = 0.02  # seconds after which @app.each lets the event loop turn
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What holds for every task of an app."""
-
-    commit_interval: float
-    """Seconds; 0: after each batch."""
-    on_error: OnError
-    outputs: tuple[Output[Any, Any], ...]
 
 
 class Runner:
@@ -71,7 +57,7 @@ class Runner:
         plan: SetPlan,
         work: Work,
         tables: Tables,
-        policy: Policy,
+        settings: Settings,
         clock: Clock,
         changed: Callable[[], None],
         whole: Callable[[], bool],
@@ -82,7 +68,7 @@ class Runner:
         self._plan = plan
         self._work = work
         self._tables = tables
-        self._policy = policy
+        self._settings = settings
         self._clock = clock
         self._changed = changed  # busy, failure
         self._whole = whole  # the tables of the task, and the global ones
@@ -185,7 +171,7 @@ class Runner:
     async def _wait(self) -> None:
         times = list(self._ticks.values()) if self._whole() else []
         if self._dirty_since is not None and len(self._sent) < self._outstanding:
-            times.append(self._dirty_since + self._policy.commit_interval)
+            times.append(self._dirty_since + self._settings.commit_interval)
         timer = self._clock.call_at(min(times), self._woken.set) if times else None
         await self._woken.wait()
         self._woken.clear()
@@ -250,7 +236,7 @@ class Runner:
             await self._room_for(said)
             self._keep(said, raw.topic, offsets[row] + 1 if row < last else raw.next_offset)
             if time.monotonic() - breath > BREATH:
-                if self._policy.commit_interval and self._due():
+                if self._settings.commit_interval and self._due():
                     self._commit()
                 await asyncio.sleep(0)
                 self._ended()
@@ -323,7 +309,7 @@ class Runner:
             self._positions[topic] = end
         if self._dirty_since is None:
             self._dirty_since = now = self._clock.now()
-            if interval := self._policy.commit_interval:
+            if interval := self._settings.commit_interval:
                 self._clock.call_at(now + interval, self._commit_beside)
 
     def _context(self, of: Handler | Ticker) -> Context:
@@ -333,7 +319,7 @@ class Runner:
                 of.name,
                 self._work,
                 of.tables,
-                self._policy.outputs,
+                self._settings.outputs,
                 lambda: self._over,
                 self._tables.conn.progress,
             )
@@ -355,7 +341,7 @@ class Runner:
         self, failure: Failure, raw: RawBatch, row: int, handler: Handler
     ) -> HandlerFailed | None:
         """Do as the policy says: nothing of the record is left; None when it was passed over."""
-        policy = self._policy.on_error if handler.on_error is None else handler.on_error
+        policy = self._settings.on_error if handler.on_error is None else handler.on_error
         where = f"{failure.topic}/{failure.partition} offset {failure.offset}"
         try:
             verdict: Verdict = verdict_of(policy, failure)
@@ -378,7 +364,7 @@ class Runner:
         unanswered = sum(not sent.done() for sent in self._sent)
         if self._dirty_since is None or unanswered >= self._outstanding:
             return False
-        return self._clock.now() >= self._dirty_since + self._policy.commit_interval
+        return self._clock.now() >= self._dirty_since + self._settings.commit_interval
 
     def _commit(self) -> None:
         """Begin the commit of everything that was kept. Raises what another attempt cannot cure."""
@@ -392,7 +378,7 @@ class Runner:
         """Wake up; commit what is due although a handler waits for something."""
         self._woken.set()
         over = self._over or any(sent.done() and sent.exception() for sent in self._sent)
-        if over or not self._waiting or not self._policy.commit_interval or not self._due():
+        if over or not self._waiting or not self._settings.commit_interval or not self._due():
             return
         try:
             self._commit()

@@ -25,8 +25,8 @@ from ..stores import Stores
 from ._clock import Clock
 from ._declared import AnyTable, GlobalTable
 from ._rows import ReadRows, Source, StoreRows
-from ._runner import Policy, Runner
-from ._topology import Topology
+from ._runner import Runner
+from ._topology import Settings, Topology
 from ._work import Work
 
 STOP_TIMEOUT = 10.0  # seconds that handlers have to finish what they have in hand
@@ -45,7 +45,7 @@ class Runtime:
     def __init__(
         self,
         topology: Topology,
-        policy: Policy,
+        settings: Settings,
         *,
         connect: Callable[[], Connection],
         stores: Stores,
@@ -53,7 +53,7 @@ class Runtime:
         watch: Sequence[Callable[[ev.Event], None]] = (),
     ) -> None:
         self._topology = topology
-        self._policy = policy
+        self._settings = settings
         self._connect = connect
         self._stores = stores
         self._clock = clock
@@ -273,7 +273,7 @@ class Runtime:
             self._topology.sets[task.set],
             Work(task, views, self._global_sources),
             tables,
-            self._policy,
+            self._settings,
             self._clock,
             self._changed,
             lambda: self._whole(task),

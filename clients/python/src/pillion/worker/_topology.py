@@ -79,6 +79,16 @@ class Topology:
     declaration: Declaration
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every task of an app."""
+
+    commit_interval: float
+    """Seconds; 0: after each batch."""
+    on_error: OnError
+    outputs: tuple[Output[Any, Any], ...]
+
+
 def topology(declared: Declared) -> Topology:
     """Add the declarations up. Raises UsageError in one sentence."""
     _known(declared)

@@ -23,9 +23,8 @@ from ._policy import DeadLetter, OnError, Stop
 from ._program import run_program
 from ._progress import Progress
 from ._rows import encode_key
-from ._runner import Policy
 from ._runtime import STOP_TIMEOUT, Runtime
-from ._topology import Topology, check_output, topology
+from ._topology import Settings, Topology, check_output, topology
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -224,7 +223,7 @@ class Worker(Declarations):
             raise UsageError("the worker runs already")
         made = self._runtime = Runtime(
             self.topology(),
-            Policy(commit_interval, self._on_error, tuple(self._declared.outputs)),
+            Settings(commit_interval, self._on_error, tuple(self._declared.outputs)),
             connect=connect,
             stores=stores,
             clock=clock,
