@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NotRequired, Required, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NotRequired, Required, cast, get_args, get_origin
 
 from . import _any
 from ._hints import hints_of
@@ -48,18 +48,19 @@ def typed_dict(builder: Builder, hint: type, kind: Kind) -> None:
     def write(value: Any) -> str:
         if not isinstance(value, dict):
             raise wrong(hint.__name__, value)
+        given = cast("dict[Any, Any]", value)
         parts: list[str] = []
         name = ""
         try:
             for name, quoted, write_field, needed in steps:
-                if name in value:
-                    parts.append(f"{quoted}:{write_field(value[name])}")
+                if name in given:
+                    parts.append(f"{quoted}:{write_field(given[name])}")
                 elif needed:
                     raise Wrong("is missing")
         except Wrong as error:
             raise error.under(name) from None
-        if len(parts) != len(value):  # type: ignore[arg-type]
-            unknown = next(str(each) for each in value if each not in fields)  # type: ignore[arg-type]
+        if len(parts) != len(given):
+            unknown = next(str(each) for each in given if each not in fields)
             raise Wrong(f"is no field of {hint.__name__}").under(unknown)
         return f"{{{','.join(parts)}}}"
 
