@@ -8,6 +8,13 @@
 
 A declaration takes a type or a serde (SerdeLike); serde_of finds what is meant. Null never reaches
 a serde.
+
+    _of -> _scalars
+        -> _json -> _build (a Kind for each part of a type) -> _kind, _typeddict, _any (no type)
+                                                            -> _codegen (what must be fast)
+                 -> _foreign (types of pydantic and msgspec)
+                 -> _text (strings, numbers, the parser; Wrong, the error with a path)
+                 -> _mutable (may a value be changed in place?)
 """
 
 from ..errors import SerdeError

@@ -4,9 +4,12 @@ Flow: Worker collects declarations; topology() adds them up; the Runtime takes e
 client's connection and stores, and gives each active task a Runner, which calls handlers and
 commits what they have done.
 
-    _worker -> _topology (pure)
+    _worker -> _declarations -> _declared (topics, tables, outputs)
+            -> _topology (pure: what is declared, added up and checked)
             -> _runtime -> _runner -> _work -> _rows (typed tables)
                                    -> _records, _context (what handlers get)
+                                   -> _policy (what happens to a record that fails)
+            -> _program (signals, exit codes), _progress (the bar of restoring)
 """
 
 from ._context import Context
