@@ -94,8 +94,7 @@ async def restored(p: Player, task: str, *, wait: bool = True) -> None:
 async def ready(p: Player, task: str) -> None:
     """Wait for it."""
     epoch = moves.living(p.now, task)
-    met = lambda: not epoch.queue and epoch.state == "running"  # noqa: E731
-    await p.sidecar.until(f"ready for {task}", met)
+    await p.sidecar.until(f"ready for {task}", lambda: not epoch.queue and epoch.state == "running")
 
 
 @verb("open")

@@ -125,10 +125,7 @@ async def pause(p: Player, ms: int) -> None:
 
 
 @verb("wire")
-async def wire(
-    p: Player,
-    manner: dict[str, Any] | None,
-) -> None:
+async def wire(p: Player, manner: dict[str, Any] | None) -> None:
     """Write messages in another manner from now on."""
     p.now.link.change(Manner(**(manner or {})))
 
