@@ -283,11 +283,11 @@ class Tables:
 
     def _settle(self, mine: _TaskTables, made: _Commit) -> None:
         """A commit has its answer."""
+        layers, ended = made
+        failed = ended.cancelled() or ended.exception() is not None
         if made not in mine.commits:
             return  # demoted did not wait for it
         mine.commits.remove(made)
-        layers, ended = made
-        failed = ended.cancelled() or ended.exception() is not None
         if failed or self._of(mine.task) is not mine or not self.conn.keeps(mine.task):
             return  # the epoch is over, and what it wrote with it; Lost may still be in the queue
         checkpoints = ended.result().checkpoints
