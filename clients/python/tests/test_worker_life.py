@@ -261,6 +261,19 @@ async def test_local_rows_of_actives_and_standbys() -> None:
         await until(lambda: "here" not in rows)
 
 
+@run
+async def test_a_worker_whose_tasks_went_elsewhere_is_ready() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        await s.commit()
+        await until(lambda: "k" in it.app.local(it.lists))
+        await s.worker.lose(task)
+        await until(lambda: "k" not in it.app.local(it.lists))
+        await asyncio.wait_for(s.runtime.ready(), 5)
+
+
 def test_nothing_is_asked_of_a_worker_that_does_not_run() -> None:
     it = App()
     with pytest.raises(UsageError, match="does not run"):

@@ -211,6 +211,7 @@ class Runtime:
         match event:
             case ev.Assigned(task):
                 logger.info("task %s is assigned (%s)", task.name, task.role)
+                self._settled = True  # so the group is, also when all of its tasks go again
                 self._known[task.name] = task
                 self._opening.discard(task.name)
                 if task.role != "standby":
