@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,14 @@ from pillion import (
     Record,
     Skip,
     Stop,
+    UsageError,
     Worker,
 )
 from pillion.testing import FakeCommit
+from pillion.worker._policy import describe
 from working import Pair, staged
 
+STAMP = "the timestamp of a record for output 'out' must be milliseconds, an int from 0 on, not"
 NUMBER = b"\0\0\0\0\0\0\0\1"
 RECORDS: list[Pair] = [(b"a", NUMBER), (b"b", b"bad"), (b"fail", NUMBER), (b"d", NUMBER)]
 
@@ -84,13 +88,16 @@ async def test_skip() -> None:
 @run
 async def test_skipping_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "pillion")
-    await App(Skip()).play(RECORDS)
+    await App(Skip()).play([*RECORDS, (b"fail", NUMBER)])
     ours = [record for record in caplog.records if record.name == "pillion"]
     assert [record.getMessage() for record in ours] == [
-        "numbers/0 offset 1: its value does not decode: 'bad' is no Long: 3 bytes instead of 8, "
-        "skipped",
-        "numbers/0 offset 2: ValueError: this one, skipped",
+        "numbers/0 offset 1 is skipped: its value does not decode: 'bad' is no Long: 3 bytes "
+        "instead of 8",
+        "numbers/0 offset 2 is skipped: on_number has raised ValueError: this one",
+        "numbers/0 offset 4 is skipped: on_number has raised ValueError: this one",
     ]
+    # A traceback of the user's code, once for each place.
+    assert [bool(record.exc_info) for record in ours] == [False, True, False]
 
 
 @run
@@ -238,3 +245,78 @@ async def test_a_value_that_does_not_encode_is_an_error_of_its_record() -> None:
         task = await s.open("numbers")
         await s.records(task, "numbers", (b"a", NUMBER), (b"fail", NUMBER), (b"b", NUMBER))
         assert (await s.commit()).changelog == {"lists": [(b"all", b"[1,1]")]}
+
+
+@run
+async def test_what_no_record_can_have_is_an_error_of_its_record() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"headers": [("a", "b")]},
+        {"headers": [(b"a", b"b")]},
+        {"headers": {"a": b"b"}},
+        {"headers": [("a",)]},
+        {"timestamp": 1.5},
+        {"timestamp": -1},
+    ]
+    said: list[str] = []
+
+    def note(failure: Failure) -> Skip:
+        said.append(describe(failure.error))
+        return Skip()
+
+    app = Worker("g", on_error=note)
+    numbers = app.topic("numbers", key=str, value=int)
+    out = app.output("out", key=str, value=int)
+
+    @app.each(numbers)
+    def on_number(record: Record[str, int], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        ctx.send(out, key=record.key, value=record.value, **wrong[record.offset])
+
+    async with staged(app) as s:
+        task = await s.open("numbers")
+        await s.records(task, "numbers", *[(b"k", NUMBER)] * len(wrong))
+        assert (await s.commit()).outputs == {}
+    assert said == [
+        "header 'a' for output 'out' must be bytes or None, not 'b'",
+        "the name of a header for output 'out' must be str, not b'a'",
+        "the headers of a record for output 'out' must be a list of pairs",
+        "a header for output 'out' must be a (name, value), not ('a',)",
+        f"{STAMP} 1.5",
+        f"{STAMP} -1",
+    ]
+
+
+@run
+async def test_a_context_is_good_for_its_call() -> None:
+    app = Worker("g", on_error=Skip())
+    numbers = app.topic("numbers", key=str, value=int)
+    sums = app.table("sums", key=str, value=int, default=int)
+    kept: list[Context] = []
+
+    @app.each(numbers, tables=[sums])
+    def on_number(record: Record[str, int], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        ctx[sums]["n"] += 1
+        kept.append(ctx)
+
+    async with staged(app) as s:
+        task = await s.open("numbers")
+        await s.records(task, "numbers", (b"k", NUMBER))
+        await s.commit()
+        for use in (lambda: kept[0][sums], lambda: kept[0].progress()):
+            with pytest.raises(UsageError, match="the context of on_number is used after it has"):
+                use()
+
+
+@run
+async def test_progress_needs_a_handler_that_waits() -> None:
+    app = Worker("g", on_error=Skip())
+    numbers = app.topic("numbers", key=str, value=int)
+
+    @app.each(numbers)
+    def on_number(record: Record[str, int], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        ctx.progress()
+
+    async with staged(app) as s:
+        task = await s.open("numbers")
+        await s.records(task, "numbers", (b"k", NUMBER))
+        with pytest.raises(UsageError, match="on_number is a plain function, which keeps"):
+            await s.work

@@ -166,7 +166,7 @@ def test_no_row_has_no_key() -> None:
 
 def test_what_cannot_be_written_names_the_table() -> None:
     rows: Rows[Any, Any] = Rows(table(), view(a=b"xy"))
-    with pytest.raises(SerdeError, match="a value of table 't' cannot be written"):
+    with pytest.raises(SerdeError, match="the value of b'a' in table 't' cannot be written"):
         rows["a"] = "text"
     with pytest.raises(SerdeError, match="7 cannot be a key of table 't'"):
         rows[7] = 1
@@ -186,7 +186,7 @@ class Broken:
 
 def test_what_a_serde_of_the_user_raises_is_named() -> None:
     rows: Rows[Any, Any] = Rows(table(value=Broken()), view(a=b"xy"))
-    with pytest.raises(SerdeError, match="of table 't' cannot be written: KeyError: 'text'"):
+    with pytest.raises(SerdeError, match="in table 't' cannot be written: KeyError: 'text'"):
         rows["a"] = "text"
     with pytest.raises(SerdeError, match=r"of table 't' does not decode: ValueError \(serde\)$"):
         rows["a"]
@@ -203,7 +203,10 @@ def test_read_only_rows() -> None:
     assert list(rows.items()) == [("a", 0), ("b", 2)]
     with pytest.raises(KeyError):
         rows["c"]
-    assert not hasattr(rows, "__setitem__")
+    with pytest.raises(UsageError, match="table 's' is read-only here"):
+        rows["a"] = 1
+    with pytest.raises(UsageError, match="table 's' is read-only here"):
+        del rows["a"]
 
 
 KEYS = st.sampled_from(["a", "b", "c"])

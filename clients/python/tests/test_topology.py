@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, assert_type
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, assert_type, cast
 
 import pytest
 
-from pillion import Batch, Context, DeadLetter, Output, Record, Table, Topic, UsageError, Worker
+from pillion import (
+    Batch,
+    Context,
+    DeadLetter,
+    HandlerFailed,
+    Output,
+    Record,
+    Skip,
+    Table,
+    Topic,
+    UsageError,
+    Worker,
+)
+from pillion.testing import TestDriver
 
 
 def handle(batch: Batch[Any, Any], ctx: Context) -> None: ...
@@ -108,7 +121,7 @@ def foreign_ticker_topic(app: Worker, a: Topic[str, str], b: Topic[str, str]) ->
 
 
 def foreign_dead_letters(app: Worker, a: Topic[str, str], b: Topic[str, str]) -> None:
-    app.each(a, on_error=DeadLetter(Worker().output("dlq", key=str, value=str)))(one)
+    app.each(a, on_error=DeadLetter(Worker().output("dlq", key=bytes, value=bytes)))(one)
     app.process(b)(handle)
 
 
@@ -180,7 +193,7 @@ def test_an_app_without_topics() -> None:
 
 
 def test_dead_letters_of_the_whole_app_go_to_an_output_of_it() -> None:
-    app = Worker("g", on_error=DeadLetter(Worker().output("dlq", key=str, value=str)))
+    app = Worker("g", on_error=DeadLetter(Worker().output("dlq", key=bytes, value=bytes)))
     with pytest.raises(UsageError, match="the dead letters of the app go to the Output 'dlq'"):
         app.topology()
 
@@ -209,3 +222,102 @@ def test_a_table_that_only_runs_by_time_uses() -> None:
     made = app.topology()
     assert made.sets["b"].tables == [table]
     assert [ticker.seconds for ticker in made.sets["b"].tickers] == [1, 2]
+
+
+def generator(record: object, ctx: object) -> Generator[None]:
+    yield
+
+
+async def async_generator(record: object, ctx: object) -> AsyncGenerator[None]:
+    yield
+
+
+def no_context(record: object) -> None: ...
+
+
+class Wrong:
+    """What only those write who check no types; each is one sentence at its line."""
+
+    def __init__(self) -> None:
+        self.app: Any = Worker("g")
+        self.topic = self.app.topic("a", key=str, value=str)
+        self.table = self.app.table("t", key=str, value=str)
+        self.typed = self.app.output("typed", key=str, value=str)
+
+    def __call__(self, what: str) -> None:
+        app, topic = self.app, self.topic
+        match what:
+            case "generator":
+                app.each(topic)(generator)
+            case "async generator":
+                app.process(topic)(async_generator)
+            case "arguments":
+                app.each(topic)(no_context)
+            case "ticker":
+                app.every(seconds=1)(one)
+            case "no parentheses":
+                app.each(one)
+            case "one table":
+                app.each(topic, tables=self.table)(one)
+            case "a name":
+                app.each(topic, tables="t")(one)
+            case "a class":
+                app.each(topic, on_error=Skip)(one)
+            case "a word":
+                app.each(topic, on_error="skip")(one)
+            case "typed dead letters":
+                app.each(topic, on_error=DeadLetter(self.typed))(one)
+            case "a value":
+                app.table("u", key=str, value=list[int], default=[])
+            case "interval":
+                Worker(commit_interval=cast("Any", "5s"))
+            case "replicas":
+                Worker(replicas=-1)
+            case _:
+                raise AssertionError(what)
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        (
+            "generator",
+            "generator has a yield, so that nothing of it would run; make",
+        ),
+        ("async generator", "async_generator has a yield, so that nothing of it would run"),
+        ("arguments", "no_context must take (record, ctx)"),
+        ("ticker", "one must take (ctx)"),
+        ("no parentheses", "@app.each needs the topic: @app.each(topic, tables=[...]), not one"),
+        ("one table", "tables= of one is a list: write tables=[t]"),
+        ("a name", "tables= of one is a list of tables, not 't'"),
+        ("a class", "on_error of one is a class; write Skip()"),
+        (
+            "a word",
+            "on_error of one must be Stop(), Skip(), DeadLetter(output) or a func",
+        ),
+        (
+            "typed dead letters",
+            "the dead letters of one are written as they came; their out",
+        ),
+        ("a value", "default= of table 'u' must be a function: list, not []"),
+        ("interval", "commit_interval must be a number from 0 on, not '5s'"),
+        ("replicas", "replicas must be an int from 0 on, not -1"),
+    ],
+)
+def test_what_types_would_have_told(what: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Wrong()(what)
+    assert caught.value.message.startswith(says)
+
+
+def test_nothing_is_declared_while_the_app_runs() -> None:
+    app = Worker("g")
+    topic = app.topic("a", key=str, value=str)
+
+    @app.each(topic)
+    def on_record(record: Record[str, str], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        app.table("late", key=str, value=str)
+
+    says = "the table 'late' is declared while the app runs"
+    with pytest.raises(HandlerFailed, match=says), TestDriver(app) as driver:
+        driver.send(topic, "k", "v")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from .._codes import Code
-from ..errors import UsageError
 from ..serdes import Serde, SerdeLike, serde_of
+from ._checks import bad, check_default, check_function, check_policy, check_tables, check_topic
 from ._context import Context
 from ._declared import DeclaredTable, GlobalTable, Output, SourceTable, Table, Topic
 from ._policy import OnError
@@ -27,6 +26,7 @@ class Declarations:
 
     def __init__(self, group: str | None) -> None:
         self._declared = Declared(group)
+        self._started = False  # what is declared from then on would not count
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -58,6 +58,7 @@ class Declarations:
         Its truth is the changelog topic: ``<group>-<name>-changelog``, or the one that is named; a
         missing one is created. default makes the value of a key that has none.
         """
+        check_default(name, default)
         serdes = _key("table", name, key), _value("table", name, value)
         made = Table(name, *serdes, default, changelog or "")
         self._add_table(made)
@@ -108,6 +109,7 @@ class Declarations:
         The unit is the batch: when the handler raises, nothing of it is committed and the program
         stops; the next start begins with it. on_error is asked for records that do not decode.
         """
+        check_topic("@app.process", topic)
 
         def decorate(
             function: Callable[[Batch[K, V], Context], object],
@@ -131,6 +133,7 @@ class Declarations:
         The unit is the record: when the handler raises, what it has done for this record is undone,
         and on_error says how it goes on.
         """
+        check_topic("@app.each", topic)
 
         def decorate(
             function: Callable[[Record[K, V], Context], object],
@@ -156,10 +159,11 @@ class Declarations:
         """
 
         def decorate(function: Callable[[Context], object]) -> Callable[[Context], object]:
+            name = _name_of(function)
+            self._check(name, function, ("ctx",), tables, None)
             total = seconds + 60 * minutes + 3600 * hours
-            self._declared.tickers.append(
-                Ticker(_name_of(function), function, total, tuple(tables), topic)
-            )
+            ticker = Ticker(name, function, total, tuple(tables), topic)
+            self._declared.tickers.append(ticker)
             return function
 
         return decorate
@@ -180,16 +184,33 @@ class Declarations:
         each: bool,
     ) -> None:
         name = _name_of(function)
+        arguments = ("record" if each else "batch", "ctx")
+        self._check(name, function, arguments, tables, on_error)
         self._declared.handlers.append(
             Handler(name, topic, function, each, tuple(tables), on_error)
         )
 
+    def _check(
+        self,
+        name: str,
+        function: object,
+        arguments: tuple[str, ...],
+        tables: object,
+        on_error: object,
+    ) -> None:
+        self._open(name)
+        check_function(name, function, arguments)
+        check_tables(name, tables)
+        check_policy(name, on_error)
+
+    def _open(self, name: str) -> None:
+        if self._started:
+            bad(f"{name} is declared while the app runs; declare it before")
+
     def _once(self, what: str, name: str, made: Sequence[Any]) -> None:
+        self._open(f"the {what} {name!r}")
         if any(each.name == name for each in made):
-            raise UsageError(
-                f"the {what} {name!r} is declared twice; declare it once and use what comes back",
-                Code.BAD_DECLARATION,
-            )
+            bad(f"the {what} {name!r} is declared twice; declare it once and use what comes back")
 
 
 def _key(what: str, name: str, given: SerdeLike[K]) -> Serde[K]:

@@ -104,3 +104,23 @@ def describe(error: BaseException) -> str:
         return error.message
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class Told:
+    """Which errors of handlers were logged with their traceback: the first of each place."""
+
+    def __init__(self) -> None:
+        self._places: set[tuple[str, int]] = set()
+
+    def first(self, error: Exception) -> Exception | None:
+        """Give the error when none was raised before where it was raised."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is None:
+            return None
+        place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        if place in self._places:
+            return None
+        self._places.add(place)
+        return error

@@ -48,8 +48,10 @@ class Progress:
             case ev.Restoring(task) if task.role != "standby":
                 self._tables[task.name, event.table] = event
                 self._say()
-            case ev.Restored(task) | ev.Lost(task) | ev.Promoted(task) | ev.Revoking(task):
-                self._forget(task.name)
+            case ev.Restored(task) | ev.Promoted(task):
+                self._forget(task.name, whole=True)
+            case ev.Lost(task) | ev.Revoking(task):
+                self._forget(task.name, whole=False)
             case _:
                 pass
 
@@ -59,13 +61,13 @@ class Progress:
             self._bar.close()
             self._bar = None
 
-    def _forget(self, task: str) -> None:
+    def _forget(self, task: str, *, whole: bool) -> None:
         mine = [key for key in self._tables if key[0] == task]
         for key in mine:
             del self._tables[key]
         if mine and not self._tables:
             self.close()
-            if self._logged is not None:
+            if self._logged is not None and whole:
                 logger.info("all tables are restored")
             self._logged = None
 

@@ -58,6 +58,9 @@ class Batch(Generic[K, V]):
         where = f"{self.topic}/{self.partition}"
         return f"<Batch {where} [{self.base_offset}, {self.next_offset}) of {len(self)} records>"
 
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        return self.records()
+
     def items(self) -> Iterator[tuple[K | None, V | None]]:
         """Pairs of key and value, in order."""
         return zip(self.keys, self.values, strict=True)

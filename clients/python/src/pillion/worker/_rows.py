@@ -75,7 +75,7 @@ class Rows(MutableMapping[K, V]):
             raise KeyError(key)
         made = self._table.default()
         if self._mutable:
-            self._held[raw] = _Held(made, self._encode(made), row=False)
+            self._held[raw] = _Held(made, self._encode(raw, made), row=False)
         return made
 
     def __setitem__(self, key: K, value: V) -> None:
@@ -84,7 +84,7 @@ class Rows(MutableMapping[K, V]):
             raise UsageError(
                 f"None is no value of table {self._table.name!r}; del removes a row", "null_value"
             )
-        data = self._written[raw] = self._encode(value)
+        data = self._written[raw] = self._encode(raw, value)
         if self._mutable:
             self._held[raw] = _Held(value, data, row=True)
 
@@ -175,11 +175,11 @@ class Rows(MutableMapping[K, V]):
         self._held.clear()
 
     def _settle(self, raw: bytes, held: _Held[V]) -> None:
-        data = self._encode(held.value)
+        data = self._encode(raw, held.value)
         if data == held.data:
             return
         # Another writer may have spelled the same value otherwise: that is no change.
-        if not held.row or self._encode(self._decode(raw, held.data)) != data:
+        if not held.row or self._encode(raw, self._decode(raw, held.data)) != data:
             self._written[raw] = data
             held.row = True
         held.data = data
@@ -211,12 +211,13 @@ class Rows(MutableMapping[K, V]):
         self.settle()
         return self._view.scan(over=self._written)
 
-    def _encode(self, value: V) -> bytes:
+    def _encode(self, raw: bytes, value: V) -> bytes:
         try:
             return self._table.value.encode(value)
         except Exception as error:
             raise SerdeError(
-                f"a value of table {self._table.name!r} cannot be written: {describe(error)}"
+                f"the value of {raw!r} in table {self._table.name!r} cannot be written: "
+                f"{describe(error)}"
             ) from error
 
     def _decode(self, raw: bytes, data: bytes) -> V:
@@ -295,6 +296,12 @@ class ReadRows(Mapping[K, V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self._scan())
+
+    def __setitem__(self, key: K, value: V) -> None:
+        raise UsageError(f"table {self._table.name!r} is read-only here", "read_only")
+
+    def __delitem__(self, key: K) -> None:
+        raise UsageError(f"table {self._table.name!r} is read-only here", "read_only")
 
     def get(self, key: K, default: Any = None) -> Any:
         """The value of a key, or what is given."""

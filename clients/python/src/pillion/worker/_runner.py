@@ -25,9 +25,10 @@ from .._encode import Record as RawRecord
 from .._notice import logger
 from .._tables import Tables
 from .._tasks import Task
-from ..errors import CommitError, ConnectionLost, StoreError
+from ..errors import CommitError, ConnectionLost, Drained, StoreError, UsageError
+from ._checks import check_dead_letters
 from ._clock import Clock
-from ._context import Context
+from ._context import Context, waits
 from ._policy import (
     DeadLetter,
     Failure,
@@ -75,6 +76,7 @@ class Runner:
         self._batch: RawBatch | None = None
         self._ending = False
         self._over = False  # the epoch is: nothing can be committed any more
+        self._inside = False  # a handler is at work
         self._waiting = False  # for an async handler
         self._ticking = False
         self._woken = asyncio.Event()
@@ -200,7 +202,8 @@ class Runner:
                 break
         size = 0
         if batch:
-            said = await self._call(handler.function, batch, self._context(handler))
+            ctx = self._context(handler)
+            said = await self._call(handler.function, batch, ctx)
             if self._over:
                 return
             if isinstance(said, Exception):
@@ -245,7 +248,8 @@ class Runner:
             self._keep(0, raw.topic, raw.next_offset)
 
     async def _tick(self, ticker: Ticker) -> None:
-        said = await self._call(ticker.function, self._context(ticker))
+        ctx = self._context(ticker)
+        said = await self._call(ticker.function, ctx)
         now, next_ = self._clock.now(), self._ticks[ticker] + ticker.seconds
         self._ticks[ticker] = next_ if next_ > now else now + ticker.seconds
         if self._over:
@@ -258,6 +262,7 @@ class Runner:
 
     async def _call(self, function: Callable[..., object], *args: object) -> int | Exception:
         """Let user code do a unit. Gives the size of what it writes, or what it has raised."""
+        self._inside = True
         try:
             said = function(*args)
             if said is not None and inspect.isawaitable(said):
@@ -272,6 +277,8 @@ class Runner:
             return self._undone(cancelled)
         except Exception as error:
             return self._undone(error)
+        finally:
+            self._inside = False
 
     async def _wait_for(self, handler: Awaitable[object]) -> None:
         """Let an async handler take its time: what was kept before it is committed meanwhile."""
@@ -320,8 +327,9 @@ class Runner:
                 self._work,
                 of.tables,
                 self._settings.outputs,
+                lambda: self._inside,
                 lambda: self._over,
-                self._tables.conn.progress,
+                self._tables.conn.progress if waits(of.function) else None,
             )
         return found
 
@@ -351,9 +359,15 @@ class Runner:
             if failure.decoding:
                 return undecodable(where, failure.error)
             return failed_handler(handler.name, f"at {where}", failure.error)
-        went = "to dead letters" if isinstance(verdict, DeadLetter) else "skipped"
-        logger.warning("%s: %s, %s", where, describe(failure.error), went)
+        went = "goes to dead letters" if isinstance(verdict, DeadLetter) else "is skipped"
+        why = "" if failure.decoding else f"{handler.name} has raised "
+        new = None if failure.decoding else self._settings.told.first(failure.error)
+        logger.warning("%s %s: %s%s", where, went, why, describe(failure.error), exc_info=new)
         if isinstance(verdict, DeadLetter):
+            try:
+                check_dead_letters(handler.name, verdict.output)
+            except UsageError as error:
+                return failed_handler(f"on_error of {handler.name}", f"for {where}", error)
             headers = (*raw.headers(row), *dead_letter_headers(failure))
             self._work.send(verdict.output.name, RawRecord(failure.key, failure.value, headers))
         return None
@@ -399,6 +413,8 @@ class Runner:
             if error is None:
                 continue
             self._over = True  # nothing of this epoch that follows can be committed
+            if isinstance(error, Drained):
+                continue  # a good end, which takes what was in hand to others
             if not isinstance(error, CommitError | ConnectionLost) or not error.retriable:
                 raise error
             logger.info("%s", error)

@@ -137,8 +137,10 @@ class Runtime:
     @property
     def tables(self) -> Tables:
         """The client's tables. Raises UsageError when the worker does not run."""
+        if self._tables is None and self.over:
+            raise UsageError("the worker has ended")
         if self._tables is None:
-            raise UsageError("the worker does not run; use it inside async with app.running()")
+            raise UsageError("no sidecar has answered yet; await app.ready() first")
         return self._tables
 
     # -- events ---------------------------------------------------------------------------------

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import client
-from .._codes import Code
 from .._declare import Declaration, declare
-from ..errors import UsageError
+from ._checks import bad, shown
 from ._declared import DeclaredTable, GlobalTable, Output, SourceTable, Table, Topic
-from ._policy import DeadLetter, OnError
+from ._policy import DeadLetter, OnError, Told
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +86,7 @@ class Settings:
     """Seconds; 0: after each batch."""
     on_error: OnError
     outputs: tuple[Output[Any, Any], ...]
+    told: Told = field(default_factory=Told)
 
 
 def topology(declared: Declared) -> Topology:
@@ -117,9 +117,9 @@ def _known(declared: Declared) -> None:
     handled: dict[Topic[Any, Any], Handler] = {}
     for handler in declared.handlers:
         if handler.topic not in declared.topics:
-            _bad(f"{handler.name} handles {_name(handler.topic)}, which app.topic() did not make")
+            bad(f"{handler.name} handles {shown(handler.topic)}, which app.topic() did not make")
         if handler.topic in handled:
-            _bad(
+            bad(
                 f"topic {handler.topic.name!r} has two handlers, {handled[handler.topic].name} and "
                 f"{handler.name}; let one call the other"
             )
@@ -131,25 +131,25 @@ def _known(declared: Declared) -> None:
     ]:
         for table in tables:
             if table not in declared.tables:
-                _bad(
-                    f"{name} uses {_name(table)}, which is no table of this app; make it with "
+                bad(
+                    f"{name} uses {shown(table)}, which is no table of this app; make it with "
                     "app.table()"
                 )
     for topic in declared.topics:
         if topic not in handled:
-            _bad(
+            bad(
                 f"topic {topic.name!r} has no handler; decorate a function with @app.process or "
                 "@app.each, or leave it out"
             )
     if not declared.topics:
-        _bad("there is no topic; name one with app.topic() and give it a handler")
+        bad("there is no topic; name one with app.topic() and give it a handler")
 
 
 def check_output(declared: Declared, policy: DeadLetter, who: str) -> None:
     """Refuse a dead letter that goes to an output of another app."""
     if policy.output not in declared.outputs:
-        _bad(
-            f"the dead letters of {who} go to {_name(policy.output)}, which app.output() did not "
+        bad(
+            f"the dead letters of {who} go to {shown(policy.output)}, which app.output() did not "
             "make"
         )
 
@@ -160,7 +160,7 @@ def _roots(declared: Declared) -> dict[Topic[Any, Any], Topic[Any, Any]]:
     for join in declared.joins:
         for topic in join:
             if topic not in group:
-                _bad(f"app.join() names {_name(topic)}, which app.topic() did not make")
+                bad(f"app.join() names {shown(topic)}, which app.topic() did not make")
         for other in join[1:]:
             one, two = group[join[0]], group[other]
             if one is not two:
@@ -188,13 +188,13 @@ def _place_tables(
     for table in declared.tables:
         users = [handler for handler in declared.handlers if table in handler.tables]
         if not users and not any(table in ticker.tables for ticker in declared.tickers):
-            _bad(f"table {table.name!r} is used by no handler; name it in tables=[...] of one")
+            bad(f"table {table.name!r} is used by no handler; name it in tables=[...] of one")
         if isinstance(table, GlobalTable) or not users:
             continue  # what only runs by time places its tables itself
         first = users[0].topic
         for user in users:
             if roots[user.topic] is not roots[first]:
-                _bad(
+                bad(
                     f"table {table.name!r} is used with the topics {first.name!r} and "
                     f"{user.topic.name!r}, which are two sets; read them together with app.join(), "
                     "or keep a table for each"
@@ -210,19 +210,17 @@ def _place_tickers(
     globals_ = [table for table in declared.tables if isinstance(table, GlobalTable)]
     for ticker in declared.tickers:
         if not ticker.seconds > 0:
-            _bad(f"@app.every of {ticker.name} needs a time of more than 0")
+            bad(f"@app.every of {ticker.name} needs a time of more than 0")
         topic = ticker.topic
         if topic is not None and topic not in roots:
-            _bad(
-                f"@app.every of {ticker.name} names {_name(topic)}, which app.topic() did not make"
-            )
+            bad(f"@app.every of {ticker.name} names {shown(topic)}, which app.topic() did not make")
         named = [plan for plan in plans.values() if any(t in plan.tables for t in ticker.tables)]
         if topic is not None and plans[roots[topic]] not in named:
             named.append(plans[roots[topic]])
         if not named and len(plans) == 1:
             named = list(plans.values())
         if len(named) != 1:
-            _bad(
+            bad(
                 f"@app.every of {ticker.name} runs once per task of a set, and there are "
                 f"{len(named) or len(plans)} sets; name the topic or tables of one"
             )
@@ -242,14 +240,3 @@ def _table(table: Table[Any, Any] | SourceTable[Any, Any]) -> client.Table | cli
     if isinstance(table, SourceTable):
         return client.SourceTable(table.name, table.topic)
     return client.Table(table.name, table.changelog)
-
-
-def _name(what: object) -> str:
-    """Name what a user has put where something of this app belongs."""
-    kind = type(what).__name__
-    name = getattr(what, "name", None)
-    return f"the {kind} {name!r}" if isinstance(name, str) else repr(what)
-
-
-def _bad(message: str) -> NoReturn:
-    raise UsageError(message, Code.BAD_DECLARATION)

@@ -16,6 +16,7 @@ from .._options import Options
 from ..errors import UsageError
 from ..events import Event
 from ..stores import SqliteStores, Stores
+from ._checks import check_number, check_policy
 from ._clock import Clock, LoopClock
 from ._declarations import Declarations
 from ._declared import AnyTable, SourceTable, Table
@@ -67,8 +68,10 @@ class Worker(Declarations):
         max_frame: int = DEFAULT_MAX_FRAME,
         connect_timeout: float | None = None,
     ) -> None:
-        if not commit_interval >= 0:
-            raise UsageError(f"commit_interval is {commit_interval}; use seconds from 0 on")
+        check_number("commit_interval", commit_interval, 0)
+        if replicas is not None:
+            check_number("replicas", replicas, 0, whole=True)
+        check_policy("the app", on_error)
         super().__init__(group)
         self._url = url
         self._token = token
@@ -116,6 +119,11 @@ class Worker(Declarations):
                 await self._start(timeout, progress).run()
             finally:
                 progress.close()
+
+        if loop_runs():
+            raise UsageError(
+                "an event loop runs here already; use async with app.running(), not app.run()"
+            )
 
         def stop() -> bool:
             self.stop()
@@ -221,6 +229,7 @@ class Worker(Declarations):
         """Make a run of the app: of this program, or of a test."""
         if self._runtime is not None and not self._runtime.over:
             raise UsageError("the worker runs already")
+        self._started = True
         made = self._runtime = Runtime(
             self.topology(),
             Settings(commit_interval, self._on_error, tuple(self._declared.outputs)),
@@ -251,16 +260,35 @@ class Worker(Declarations):
         options = self.options(connect_timeout)
         return self.runtime(
             connect=lambda: Connection(options),
-            stores=SqliteStores(self._state_dir) if self._stores is None else self._stores,
+            stores=self._sqlite() if self._stores is None else self._stores,
             clock=LoopClock(),
             commit_interval=self._commit_interval,
             progress=progress,
         )
 
+    def _sqlite(self) -> SqliteStores:
+        try:
+            Path(self._state_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the state_dir {self._state_dir} cannot be made: {error.strerror}; choose another "
+                "one, or give stores="
+            ) from error
+        return SqliteStores(self._state_dir)
+
     def _running(self) -> Runtime:
         if self._runtime is None:
             raise UsageError("the worker does not run; use it inside async with app.running()")
         return self._runtime
+
+
+def loop_runs() -> bool:
+    """Whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _Stopped:
