@@ -47,6 +47,7 @@ func (m *Machine) assigned(ev Assigned) error {
 			return err
 		}
 	}
+	m.idle()
 	return nil
 }
 

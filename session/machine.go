@@ -61,7 +61,8 @@ type worker struct {
 	globalsOK  bool // all global tables were whole once on this connection
 	lastActive time.Time
 	hung       bool
-	locates    int // questions without an answer
+	locates    int  // questions without an answer
+	idle       bool // it was told that it has no task
 }
 
 // NewMachine makes a session without worker and group.

@@ -62,7 +62,7 @@ func TestAStandbyIsPromotedBehindItsLastFrameAndRunsWhenReady(t *testing.T) {
 func TestAStandbyThatIsNotWantedIsLost(t *testing.T) {
 	s := shadowing(t)
 	s.on(member(2, nil, only0))
-	s.on(member(3, nil, nil), "send 1 lost s/0 1 rebalance")
+	s.on(member(3, nil, nil), "send 1 lost s/0 1 rebalance", "send 1 waiting ok")
 	s.on(member(4, nil, only0), "send 1 assign s/0 2 standby")
 	s.on(member(5, nil, nil), "send 1 lost s/0 2 rebalance") // before it was opened
 	s.on(s.from(protocol.Opened{Re: 2, Task: "s/0", Epoch: 2}))
@@ -145,7 +145,7 @@ func TestATakeOverThatIsRepeatedLeavesTheCopyAlone(t *testing.T) {
 	s.on(member(4, nil, only0), "let go [s/0]") // it was never claimed: the copy stays
 	s.on(member(5, only0, nil), "take over s/0")
 	s.on(s.tookFailed(task0, isBusy))
-	s.on(member(6, nil, nil), "send 1 lost s/0 1 rebalance", "let go [s/0]")
+	s.on(member(6, nil, nil), "send 1 lost s/0 1 rebalance", "let go [s/0]", "send 1 waiting ok")
 }
 
 func (s *script) tookFailed(task TaskID, r Result) TookOver {
@@ -193,7 +193,7 @@ func TestACopyOutlivesTheMembership(t *testing.T) {
 
 	s = promoted(t)
 	s.on(lost, "send 1 lost s/0 1 fenced", "send 1 lost s/0 2 fenced")
-	s.on(member(1, nil, nil))
+	s.on(member(1, nil, nil), "send 1 waiting ok")
 }
 
 func TestCopiesEndWithTheWorkerAndComeWithTheNext(t *testing.T) {
@@ -234,7 +234,7 @@ func TestACopyOfOtherDeclarationsWaitsForTheSync(t *testing.T) {
 	s.on(Connected{Conn: 2, Hello: protocol.Hello{ID: 1}}, "send 2 welcome 1", "prepare")
 	other := Prepared{Group: "g", Sets: []PreparedSet{{Name: "o", Sources: []string{"other"}, Partitions: 1}}}
 	s.on(PreparedOK{Conn: 2, Prepared: other}, "join")
-	s.on(member(2, nil, only0)) // of before
+	s.on(member(2, nil, only0), "send 2 waiting ok") // of before
 }
 
 func TestNoCopyGoesToAWorkerThatCannotHoldIt(t *testing.T) {
@@ -243,7 +243,7 @@ func TestNoCopyGoesToAWorkerThatCannotHoldIt(t *testing.T) {
 	tables := oneTable
 	tables.NoStandby = true
 	s.on(PreparedOK{Conn: 1, Prepared: tables}, "join")
-	s.on(member(1, nil, only0))
+	s.on(member(1, nil, only0), "send 1 waiting ok")
 
 	s = shadowing(t) // nor one that the worker before held
 	s.on(Disconnected{Conn: 1})

@@ -104,3 +104,15 @@ func TestAKafkaThatRefusesPositionsEndsTheEpoch(t *testing.T) {
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
 	s.on(s.positioned(task0, refused), "send 1 aborted s/0 1 1 kafka_refused", "send 1 lost s/0 1 commit_failed", "take over s/0")
 }
+
+// A worker that is to have no task is told so, once for each connection: it is as ready as it can be.
+func TestAWorkerWithoutTasksIsTold(t *testing.T) {
+	s := newScript(t)
+	s.on(Connected{Conn: 1, Hello: protocol.Hello{ID: 1}}, "send 1 welcome 1", "prepare")
+	s.on(PreparedOK{Conn: 1, Prepared: oneTable}, "join")
+	s.on(Assigned{Generation: 1, MemberID: "m"}, "send 1 waiting ok")
+	s.on(Assigned{Generation: 2, MemberID: "m"})
+	s.on(Disconnected{Conn: 1})
+	s.on(Connected{Conn: 2, Hello: protocol.Hello{ID: 1}}, "send 2 welcome 1", "prepare")
+	s.on(PreparedOK{Conn: 2, Prepared: oneTable}, "send 2 waiting ok")
+}

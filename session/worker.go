@@ -71,6 +71,9 @@ func (m *Machine) preparedOK(ev PreparedOK) error {
 	m.setGlobals(globals)
 	w.globalsOK = len(globals) == 0
 	m.joinDue = m.joinDue || !m.joined || !told
+	if !m.joinDue {
+		m.idle()
+	}
 	return m.dropUndeclared()
 }
 
@@ -140,6 +143,14 @@ func (m *Machine) groupWaiting(ev GroupWaiting) {
 func (m *Machine) quiet() {
 	if m.waiting.Code != "" {
 		m.waiting = GroupWaiting{}
+		m.send(protocol.Waiting{Code: protocol.CodeOk})
+	}
+}
+
+// idle tells a worker that is to have no task, once, that there is nothing to wait for: it learns it by nothing else.
+func (m *Machine) idle() {
+	if w := m.worker; m.generation != 0 && w != nil && w.prepared && !w.idle && len(m.tasks) == 0 {
+		w.idle = true
 		m.send(protocol.Waiting{Code: protocol.CodeOk})
 	}
 }
