@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from pillion import events as ev
 from pillion._queue import EventQueue, useless_after_end
 from pillion.client import Task
@@ -61,3 +65,46 @@ def test_what_is_busy_stays_and_nothing_of_its_task_passes_it() -> None:
     queue.put(new)
     assert [queue.take(busy), queue.take(busy)] == [new, None]
     assert taken(queue) == [*events[1:3], lost]
+
+
+def test_what_waits_is_not_looked_at_again_and_again() -> None:
+    looks = 0
+
+    class Watched(ev.Restored):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal looks
+            looks += 1
+            return super().__getattribute__(name)
+
+    queue = EventQueue()
+    waiting, other = task("waiting/0", 1), task("other/0", 1)
+    for each in (waiting, other):
+        for _ in range(500):
+            queue.put(Watched(each))
+    while queue.take(lambda event: event.task is waiting) is not None:  # type: ignore[union-attr]
+        pass
+    assert len(queue) == 500
+    assert looks < 10 * 1000
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_events_of_a_task_leave_in_order(seed: int) -> None:
+    rng, queue = Random(seed), EventQueue()
+    tasks = [task(f"t/{i}", 1) for i in range(3)]
+    wants: dict[str, list[ev.Event]] = {each.name: [] for each in tasks}
+    for _ in range(60):
+        each, what = rng.choice(tasks), rng.random()
+        if what < 0.4:
+            made: ev.Event = ev.Restored(each)
+            queue.put(made)
+            wants[each.name].append(made)
+        elif what < 0.6:
+            lost = ev.Lost(each, "", "")
+            queue.overtake(lost)
+            wants[each.name].append(lost)
+        else:
+            got = queue.take(lambda event, busy=each: event == ev.Restored(busy))
+            if got is not None:
+                assert isinstance(got, ev.Restored | ev.Lost)
+                assert got is wants[got.task.name].pop(0)
+    assert sum(map(len, wants.values())) == len(queue)
