@@ -11,7 +11,8 @@ from pillion import StoreError
 from pillion.client import Task
 from pillion.stores import MemoryStore
 
-TURNS = 10_000  # of the event loop, in which time must pass
+TURNS = 10_000  # of the event loop, in which more time than that must pass
+TURN = 1e-7  # seconds that each takes
 
 
 class Wrong(AssertionError):
@@ -30,11 +31,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             def select(self, timeout: float | None = None) -> Any:
                 if timeout is None:
                     raise Wrong("everybody waits for somebody else")
-                loop.turns = 0 if timeout else loop.turns + 1
+                loop.turns = 0 if timeout > TURN else loop.turns + 1
                 if loop.turns > TURNS:
                     loop.turns = 0
                     raise Wrong("somebody turns and turns, and no time passes")
-                loop.at += max(0.0, timeout)
+                loop.at += max(0.0, timeout) + TURN
                 return super().select(0) if timeout else []
 
         inner.close()

@@ -65,7 +65,7 @@ class World:
         self.stores = KeptStores(self._fails)
         self.runtime: Runtime | None = None
         self.run: asyncio.Task[None] | None = None
-        self.readers: set[asyncio.Task[None]] = set()
+        self.readers: list[asyncio.Task[None]] = []
         self.greeted: Session | None = None
         self.told: set[Epoch] = set()
         self.roles: dict[str, m.Role] = {}
@@ -75,7 +75,7 @@ class World:
             self.roles[f"all/{p}"] = "global"
             for plan in self.plans:
                 self.roles[f"{plan.set}/{p}"] = "active"
-        for topic in {"all"} | {f"names-{plan.set}" for plan in self.plans}:
+        for topic in sorted({"all"} | {f"names-{plan.set}" for plan in self.plans}):
             for p in range(self.partitions):
                 for key in BASE:
                     self._put(topic, p, key)
@@ -97,7 +97,7 @@ class World:
     async def _dial(self) -> PipeEnd:
         ours, theirs = pipe()
         session = self.sidecar.session = Session(self.sidecar, PipeLink(ours))
-        self.readers.add(asyncio.create_task(read_pipe(ours, session)))
+        self.readers.append(asyncio.create_task(read_pipe(ours, session)))
         return theirs
 
     async def kill(self) -> None:
