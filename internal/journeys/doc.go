@@ -12,6 +12,8 @@
 // in a table with changelog, and one output for each record, out. Whatever is killed meanwhile, the
 // check at the end is the same: every count exact, every output there once (or as often as the test
 // says may be), positions at the ends, the worker's files equal to the changelog.
+// Workers written with pillion.Worker have one of their own (app_job_test.go, testdata/app_lists.py): a list
+// per key of all its values, which must be whole and in order, element by element.
 //
 // Order in a test: things are waited for by event (a line of a log, a metric, an offset), with a
 // deadline. What must never be: a sleep that stands for an event, and a process that outlives its test.
