@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json as stdlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -348,8 +349,10 @@ def test_a_declaration_takes_types_and_serdes() -> None:
         (json(Key), True, "keys need one form of JSON: write key=json(Key, canonical=True)"),
         (json(), True, "keys need one form of JSON: write key=json(canonical=True)"),
         (Celsius, False, "Celsius is a class: give an instance, Celsius()"),
-        (bytearray, False, "bytearray: it is bytearray, which json does not take: json says which "
-         "types it does"),
+        (bytearray, False, "bytearray: it is bytearray, which json does not take: make it a "
+         "dataclass, or give a Serde of your own"),
+        (json, False, "json is a function: write json(), or json(T) for a type"),
+        (stdlib, True, "this is Python's json module: write from pillion.serdes import json"),
         (5, False, "5 is no type and no Serde: a Serde has the methods encode and decode"),
         (None, True, "None is no type and no Serde: a Serde has the methods encode and decode"),
         (list[bytes], False, "list[bytes]: field '[]' is bytes, which json does not take: JSON has "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -194,4 +195,11 @@ def test_a_slow_write_does_not_end_the_gathering(
         now[0] += 0.3
         store.apply(restore_batch([(b"%d" % n, b"v")], f"v1:{n}"))
     assert written == ["v1:3", "v1:7"]
+    store.close()
+
+
+def test_another_thread_is_told_where_tables_are_read(tmp_path: Path) -> None:
+    store = pillion.SqliteStores(tmp_path).open(TASK, "t")
+    with ThreadPoolExecutor(1) as other, pytest.raises(pillion.UsageError, match="another thread"):
+        other.submit(store.get, b"k").result()
     store.close()

@@ -272,7 +272,10 @@ def _array(holder: type, item: Kind, name: str) -> Kind:
     )
 
 
+OTHERWISE = "make it a dataclass, or give a Serde of your own"
+
+
 def _refused(hint: Any) -> Wrong:
     name = hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")
-    advice = _ADVICE.get(getattr(hint, "__name__", ""), "json says which types it does")
+    advice = _ADVICE.get(getattr(hint, "__name__", ""), OTHERWISE)
     return Wrong(f"is {name}, which json does not take: {advice}")

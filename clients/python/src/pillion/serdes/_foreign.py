@@ -127,6 +127,9 @@ def _msgspec(of: Any) -> _Library:
     return _Library(dump, load, plain, exact)
 
 
+LONGEST = 300  # characters of what a library says
+
+
 def _why(error: Exception) -> str:
     """Say the first thing that is wrong, in one line."""
     errors = getattr(error, "errors", None)
@@ -134,4 +137,5 @@ def _why(error: Exception) -> str:
         found: Any = errors()
         where = ".".join(str(part) for part in found[0]["loc"])
         return f"{where}: {found[0]['msg']}" if where else str(found[0]["msg"])
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    # Some begin with a heading: the reason stands in the lines behind it.
+    return " ".join(str(error).split())[:LONGEST] or type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json as stdlib
 from typing import Any, TypeVar, cast, get_origin
 
 from ..errors import UsageError
@@ -58,6 +59,10 @@ def _find(what: Any, key: bool) -> Serde[Any]:
             f"{name} may be meant in several ways: write {word}=json({name}{canonical}), "
             "or give a Serde"
         )
+    if what is json:
+        raise UsageError("json is a function: write json(), or json(T) for a type")
+    if what is stdlib:
+        raise UsageError("this is Python's json module: write from pillion.serdes import json")
     if not has_both:
         raise UsageError(
             f"{what!r} is no type and no Serde: a Serde has the methods encode and decode"

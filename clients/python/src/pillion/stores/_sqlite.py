@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from .._batch import Batch
-from ..errors import StoreBusy, StoreCorrupt, StoreError
+from ..errors import StoreBusy, StoreCorrupt, StoreError, UsageError
 from ._files import OPEN_WITHIN, FileStores, Rows, make_parent, pages, set_aside
 
 APPLICATION_ID = 0x504C4E31  # PLN1
@@ -237,6 +237,11 @@ class SqliteStore:
             raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> StoreError:
+        if isinstance(error, sqlite3.ProgrammingError) and "thread" in str(error):
+            raise UsageError(
+                f"the store {self.path} belongs to another thread; read tables in that of the "
+                "app's event loop"
+            ) from error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _DAMAGED:
             return self._set_aside(f"is damaged ({error})")

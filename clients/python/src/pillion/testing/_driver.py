@@ -112,6 +112,7 @@ class TestDriver:
         None is a null key or value. timestamp is in milliseconds since 1970; without it it is the
         driver's clock, which begins at 1,700,000,000,000.
         """
+        self._source(topic)
         raw_key, data = _encoded(topic.key, key), _encoded(topic.value, value)
         self.send_raw(
             topic, raw_key, data, partition=partition, headers=headers, timestamp=timestamp
@@ -204,8 +205,8 @@ class TestDriver:
     def advance(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
         """Let time pass: each call of @app.every that is due on the way is made, in its order."""
         total = seconds + 60 * minutes + 3600 * hours
-        if total < 0:
-            raise UsageError("time does not go back")
+        if total <= 0:
+            raise UsageError("advance() takes a time of more than 0: seconds=, minutes= or hours=")
         self._wait(lambda: self._engine.advance(total), running=True)
 
     def revoke(self, partition: int = 0) -> None:
@@ -274,7 +275,9 @@ class TestDriver:
     def _source(self, topic: Topic[Any, Any]) -> str:
         plans = self._engine.topology.sets.values()
         if not any(each.topic is topic for plan in plans for each in plan.handlers.values()):
-            raise UsageError(f"{_name(topic)} is no source topic of this app")
+            raise UsageError(
+                f"{_name(topic)} is no source topic of this app; give what app.topic() made"
+            )
         return topic.name
 
     def _append(self, topic: str, record: Stored, partition: int | None) -> None:
