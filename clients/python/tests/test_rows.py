@@ -49,6 +49,29 @@ def unit(rows: Rows[Any, Any]) -> dict[bytes, bytes | None]:
     return written
 
 
+def test_a_row_that_is_removed_during_a_walk_does_not_come_back() -> None:
+    rows: Rows[str, list[int]] = Rows(table(value=list[int]), view(a=b"[1]", b=b"[2]", c=b"[3]"))
+    seen: list[str] = []
+    for key, value in rows.items():
+        seen.append(key)
+        value.append(0)
+        for other in {"a", "b", "c"} - {key}:
+            rows.pop(other, None)
+    assert len(seen) == 1
+    assert list(rows) == seen
+    assert len(unit(rows)) == 3
+    assert list(rows) == seen
+
+
+def test_a_walk_sees_what_was_written_meanwhile() -> None:
+    rows: Rows[str, int] = Rows(table(), view(a=bytes(8), b=bytes(8)))
+    found: list[int] = []
+    for _, value in rows.items():
+        found.append(value)
+        rows["a"] = rows["b"] = 7
+    assert found == [0, 7]
+
+
 def test_a_value_changed_in_place_is_written() -> None:
     rows: Rows[str, list[int]] = Rows(table(value=list[int]), view(a=b"[1]"))
     rows["a"].append(2)

@@ -209,7 +209,10 @@ class Rows(MutableMapping[K, V]):
 
     def _scan(self) -> Iterator[tuple[bytes, bytes]]:
         self.settle()
-        return self._view.scan(over=self._written)
+        for raw, data in self._view.scan(over=self._written):
+            now = self._written.get(raw, data)  # it may have changed since the walk began
+            if now is not None:
+                yield raw, now
 
     def _encode(self, raw: bytes, value: V) -> bytes:
         try:
