@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from aio import run
-from pillion import Context, HandlerFailed, Record, Worker
+from pillion import Context, HandlerFailed, Record, Superseded, Worker
 from pillion import _messages as m
+from pillion._codes import CloseCode
 from pillion._encode import encode
 from pillion._frames import RECORDS
 from pillion.testing import FakeTask
@@ -215,3 +217,25 @@ async def test_a_commit_that_came_before_records_flow_opens_the_task_anew() -> N
         task = await s.open("words")
         await s.records(task, "words", *pairs("a"))
         await s.commit()
+
+
+@run
+async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_run() -> None:
+    app = Worker("g")
+    words = app.topic("words", key=str, value=str)
+    inside = asyncio.Event()
+
+    @app.each(words)
+    async def stubborn(record: Record[str, str], ctx: Context) -> None:  # pyright: ignore[reportUnusedFunction]
+        inside.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async with staged(app, commit_interval=60) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *pairs("a"))
+        await inside.wait()
+        await s.worker.close(CloseCode.SUPERSEDED)
+        async with asyncio.timeout(5):
+            with pytest.raises(Superseded):
+                await s.work
