@@ -239,3 +239,15 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_run() 
         async with asyncio.timeout(5):
             with pytest.raises(Superseded):
                 await s.work
+
+
+@run
+async def test_commits_before_their_time_leave_no_timers_behind() -> None:
+    it = App()
+    limits = m.Limits(1 << 20, 1 << 20, 4096, 2)
+    async with staged(it.app, commit_interval=3600, limits=limits) as s:
+        task = await s.open("words")
+        await s.records(task, "words", *((b"%d" % i, b"x" * 1000) for i in range(40)))
+        for _ in range(12):
+            await s.commit()
+        assert s.clock.open <= 2

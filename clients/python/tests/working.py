@@ -45,6 +45,11 @@ class ManualClock:
     def now(self) -> float:
         return self._now
 
+    @property
+    def open(self) -> int:
+        """How many calls are to be made yet."""
+        return sum(call.callback is not None for call in self._calls)
+
     def call_at(self, when: float, callback: Callable[[], None]) -> Call:
         call = Call(when, next(self._numbers), callback)
         heapq.heappush(self._calls, call)

@@ -27,7 +27,7 @@ from .._tables import Tables
 from .._tasks import Task
 from ..errors import CommitError, ConnectionLost, Drained, StoreError, UsageError
 from ._checks import check_dead_letters
-from ._clock import Clock
+from ._clock import Clock, Timer
 from ._context import Context, waits
 from ._policy import (
     DeadLetter,
@@ -82,6 +82,7 @@ class Runner:
         self._woken = asyncio.Event()
         self._positions = {topic: each.position for topic, each in task.sources.items()}
         self._dirty_since: float | None = None  # something waits for a commit since then
+        self._beside: Timer | None = None  # commits while a handler waits
         self._sent: list[asyncio.Future[Committed]] = []
         limits = tables.conn.welcome.limits
         self._outstanding = min(2, limits.max_outstanding_commits)
@@ -317,7 +318,7 @@ class Runner:
         if self._dirty_since is None:
             self._dirty_since = now = self._clock.now()
             if interval := self._settings.commit_interval:
-                self._clock.call_at(now + interval, self._commit_beside)
+                self._beside = self._clock.call_at(now + interval, self._commit_beside)
 
     def _context(self, of: Handler | Ticker) -> Context:
         found = self._contexts.get(of)
@@ -383,6 +384,8 @@ class Runner:
     def _commit(self) -> None:
         """Begin the commit of everything that was kept. Raises what another attempt cannot cure."""
         self._dirty_since = None
+        if self._beside is not None:
+            self._beside.cancel()
         outputs = self._work.take_outputs()
         sent = self._tables.send(self.task, dict(self._positions), outputs=outputs)
         self._sent.append(sent)
