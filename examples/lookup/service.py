@@ -14,7 +14,6 @@ ADDRESS (host:port) is where this worker listens and where the others reach it:
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -27,31 +26,19 @@ import httpx
 import uvicorn
 from fastapi import FastAPI, Header
 from fastapi.responses import JSONResponse
-from pillion import Context, PillionError, Record, Worker, client
+from pillion import Context, PillionError, Record, Worker
 
 ADDRESS = os.environ.get("ADDRESS", "127.0.0.1:8000")
 
 app = Worker("lookup", advertise=ADDRESS)
 visits = app.topic("visits", key=str, value=bytes)
 counts = app.table("counts", key=str, value=int, default=int)
-owned: set[str] = set()  # the tasks whose tables are whole, and this worker's
 
 
 @app.each(visits, tables=[counts])
 def count(record: Record[str, bytes], ctx: Context) -> None:
     if record.key is not None:
         ctx[counts][record.key] += 1
-
-
-@app.watch
-def watch(event: client.Event) -> None:
-    match event:
-        case client.Restored(task) | client.Promoted(task) if task.role == "active":
-            owned.add(task.name)
-        case client.Revoking(task) | client.Lost(task) | client.Demoted(task, _):
-            owned.discard(task.name)
-        case _:
-            pass
 
 
 @asynccontextmanager
@@ -79,7 +66,7 @@ async def get_count(key: str, handed_on: Annotated[bool, Header()] = False) -> J
         return busy(str(error))
     if found.stale or found.active is None:
         return busy("the group is changing")
-    if found.task in owned:
+    if found.here:
         return JSONResponse({"key": key, "count": app.local(counts).get(key, 0)})
     if handed_on or found.active.address == ADDRESS:
         return busy(f"{found.task} is on its way to or from {ADDRESS}")
@@ -98,12 +85,7 @@ async def ask(owner: str, key: str) -> JSONResponse:
 
 @api.get("/ready")
 async def ready() -> JSONResponse:
-    try:
-        async with asyncio.timeout(1):
-            await app.ready()
-    except TimeoutError:
-        return busy("tables are being restored")
-    return JSONResponse({})
+    return JSONResponse({}) if app.is_ready else busy("tables are being restored")
 
 
 def busy(why: str) -> JSONResponse:

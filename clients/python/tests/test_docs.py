@@ -84,16 +84,16 @@ async def test_a_query(reference: Any, tmp_path: Path, monkeypatch: pytest.Monke
             await worker.restore(task, "accounts", [(b"c1", b'{"cents":5}')])
             await worker.restored(task)
 
-            async def asked(customer: str, address: str) -> int | str:
+            async def asked(customer: str, partition: int) -> int | str:
                 question = asyncio.create_task(reference.cents_of(customer))
                 locate = await worker.expect(m.Locate)
-                active = m.Holder("pillion-1", address)
-                await worker.send(m.Located(locate.id, "orders", 0, "orders/0", False, active))
+                active, name = m.Holder("pillion-1", "10.0.0.8:8080"), f"orders/{partition}"
+                await worker.send(m.Located(locate.id, "orders", partition, name, False, active))
                 return await question
 
-            assert await asked("c1", reference.HERE) == 5
-            assert await asked("c2", reference.HERE) == 0
-            assert await asked("c1", "10.0.0.8:8080") == "10.0.0.8:8080"
+            assert await asked("c1", 0) == 5
+            assert await asked("c2", 0) == 0
+            assert await asked("c1", 1) == "10.0.0.8:8080"
 
 
 def test_what_it_says_about_keys(reference: Any) -> None:

@@ -31,7 +31,7 @@ async def test_the_worker_counts_and_ends_with_0_when_drained(tmp_path: Path) ->
     assert [line.split(" INFO pillion: ")[1][:22] for line in log] == [
         "task words/0 is assign",
         "task words/0 is whole,",
-        "task words/0 is lost: ",
+        "task words/0 ends here",
     ]
     assert (tmp_path / "state" / "words" / "counts.0.sqlite").exists()
 

@@ -153,8 +153,14 @@ async def test_a_drained_sidecar_ends_it_well() -> None:
         task = await s.open("words")
         await s.worker.revoke(task)
         await s.worker.expect(m.Released)
+        await s.runtime.ready()
+        assert it.app.is_ready
         await s.worker.close(CloseCode.DRAINED)
         await s.work
+        await it.app.ended()
+        assert not it.app.is_ready
+        with pytest.raises(UsageError, match="the worker has ended"):
+            await it.app.ready()
 
 
 @run
@@ -295,7 +301,7 @@ async def test_an_app_runs_once_at_a_time() -> None:
 async def test_locate_by_key_and_by_partition() -> None:
     it = App()
     async with staged(it.app) as s:
-        await s.open("words")
+        task = await s.open("words", 3)
         for key, partition in (("ann", None), (None, 3)):
             asking = asyncio.create_task(it.app.locate(it.lists, key, partition=partition))
             question = await s.worker.expect(m.Locate)
@@ -306,5 +312,10 @@ async def test_locate_by_key_and_by_partition() -> None:
             found = await asking
             assert found.active is not None
             assert (found.partition, found.active.address) == (3, "host:1")
+            # The group may name this worker before and after it has the task.
+            assert found.here is (key is not None)
+            if found.here:
+                await s.worker.revoke(task)
+                await s.worker.expect(m.Released)
         with pytest.raises(UsageError, match="a key or a partition"):
             await it.app.locate(it.lists)

@@ -46,6 +46,8 @@ class Located:
     """Who keeps copies, the freshest first."""
     stale: bool
     """The group is changing: the active may not have the key any more."""
+    here: bool = False
+    """This worker is the active, and its tables are whole: Worker.locate says so."""
 
 
 Answer = Located | PillionError

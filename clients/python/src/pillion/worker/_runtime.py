@@ -107,6 +107,20 @@ class Runtime:
         await self._ready.wait()
         if self.failure is not None:
             raise self.failure
+        if self.over:
+            raise UsageError("the worker has ended")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every task of this worker is whole, and it runs."""
+        return self._ready.is_set() and not self.over
+
+    def holds(self, name: str) -> bool:
+        """Whether a task is this worker's to process, and its tables are whole."""
+        found = self._running.get(name)
+        if found is None or found.revoking or found.loop.done():
+            return False
+        return self._whole(found.runner.task)
 
     @property
     def over(self) -> bool:
@@ -247,7 +261,7 @@ class Runtime:
                 logger.info("task %s is revoked", task.name)
                 self._revoke(tables, task)
             case ev.Lost(task, code, message):
-                logger.info("task %s is lost: %s", task.name, message or code)
+                logger.info("task %s ends here: %s", task.name, message or code)
                 if code == ConnectionLost.code:
                     self._settled = False
                 self._forget(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -175,9 +176,18 @@ class Worker(Declarations):
     async def ready(self) -> None:
         """Wait until the tables of all tasks that this worker has are whole.
 
-        Raises what the app has failed with, and UsageError when it does not run.
+        Raises what the app has failed with, and UsageError when it does not run (any more).
         """
         await self._running().ready()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether ready() would return at once: for a probe."""
+        return self._runtime is not None and self._runtime.is_ready
+
+    async def ended(self) -> None:
+        """Wait until the app has ended: by stop(), with a drained sidecar, or because it failed."""
+        await self._running().ended()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> Awaitable[None]:
         """Finish what handlers have in hand, commit, end: within timeout seconds.
@@ -205,7 +215,8 @@ class Worker(Declarations):
         *,
         partition: int | None = None,
     ) -> Located:
-        """Find the members of the group that hold a key: the active and the standbys.
+        """Find the members of the group that hold a key: the active, the standbys, and whether
+        it is here: then app.local(table) has the newest row that is committed.
 
         The key's partition is the one that Kafka's Java client gives to its bytes in the table.
         Where the topic's records went by other bytes, or by another partitioner, name the
@@ -213,7 +224,9 @@ class Worker(Declarations):
         retriable one is worth another attempt. Raises UsageError when the app does not run.
         """
         raw = None if key is None else encode_key(table.name, table.key, key)
-        return await self._running().tables.conn.locate(table.name, raw, partition=partition)
+        runtime = self._running()
+        found = await runtime.tables.conn.locate(table.name, raw, partition=partition)
+        return replace(found, here=runtime.holds(found.task))
 
     # -- inside ---------------------------------------------------------------------------------
 
