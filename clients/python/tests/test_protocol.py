@@ -269,6 +269,23 @@ def test_records_wait_from_a_reset_until_the_next_restored() -> None:
     assert core.errors() == [(7, "not_allowed")]
 
 
+def test_a_restored_that_a_reset_has_overtaken_makes_nothing_whole() -> None:
+    core = Core()
+    task = core.running()
+    core.send(m.Reset(5, "w/0", 1, "s", 3, 40, "recreated"))
+    core.events()
+    core.protocol.opened(task, {"s": None})
+    core.frame(RESTORE, 3, 40)
+    core.send(m.Restored(6, "w/0", 1), m.Reset(7, "w/0", 1, "s", 3, 40, "recreated"))
+    assert isinstance(core.protocol.take(), events.Restored)  # and its rows are gone
+    assert not core.protocol.whole(task)
+    core.events()
+    core.protocol.opened(task, {"s": None})
+    core.send(m.Restored(8, "w/0", 1))
+    core.events()
+    assert core.protocol.whole(task)
+
+
 def test_a_reset_of_a_global_table_holds_the_records_of_all_tasks() -> None:
     core = Core()
     task = core.running()

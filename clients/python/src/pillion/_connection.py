@@ -154,6 +154,10 @@ class Connection:
         """
         return self._protocol is not None and self._protocol.keeps(task)
 
+    def whole(self, task: Task) -> bool:
+        """Say whether a Restored that was taken still counts: a reset may have come behind it."""
+        return self._protocol is not None and self._protocol.whole(task)
+
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned with the checkpoint of every table, or Reset with that of the one."""
         self._say(lambda protocol: protocol.opened(task, checkpoints))

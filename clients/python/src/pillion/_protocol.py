@@ -307,6 +307,11 @@ class Protocol:
         state = self._tasks.get(task.name)
         return state is not None and not state.ended and task in (state.task, state.was)
 
+    def whole(self, task: Task) -> bool:
+        """Say whether no reset has come behind the newest restored: its rows are all there."""
+        state = self._own(task)
+        return state is not None and state.whole
+
     def opened(self, task: Task, checkpoints: Mapping[str, str | None]) -> None:
         """Answer Assigned (every table) or Reset (the one table)."""
         state = self._own(task)

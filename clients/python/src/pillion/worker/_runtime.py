@@ -235,8 +235,9 @@ class Runtime:
                 if task.role == "global":
                     self._gaps.add(task.name)
             case ev.Restored(task):
-                self._opening.discard(task.name)
-                self._gaps.discard(task.name)
+                if tables.conn.whole(task):
+                    self._opening.discard(task.name)
+                    self._gaps.discard(task.name)
                 for each in self._running.values():
                     each.runner.wake()
                 if task.role == "active" and tables.conn.lives(task):
