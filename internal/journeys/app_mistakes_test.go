@@ -23,7 +23,7 @@ var appMistakes = map[string]func(j *job) string{
 		return "table 'unused' is used by no handler; name it in tables=[...] of one (bad_declaration)"
 	},
 	"undeclared output": func(*job) string {
-		return "on_record writes to 'elsewhere', which is no output of this app; make it with app.output() (undeclared_output)"
+		return "on_record writes to 'elsewhere', which is no output of this app; make it with app.output() and give what that returns (undeclared_output)"
 	},
 	"undeclared table": func(*job) string {
 		return "on_record uses table 'unused' without declaring it; add it to tables=[...] (undeclared_table)"
@@ -35,7 +35,7 @@ var appMistakes = map[string]func(j *job) string{
 		return "another uses the Table 't', which is no table of this app; make it with app.table() (bad_declaration)"
 	},
 	"dead letters": func(*job) string {
-		return "the dead letters of another go to the Output 'elsewhere', which app.output() did not make (bad_declaration)"
+		return "the dead letters of another go to the Output 'letters', which app.output() did not make (bad_declaration)"
 	},
 	"no time": func(*job) string { return "@app.every of late needs a time of more than 0 (bad_declaration)" },
 	"time of two sets": func(*job) string {

@@ -24,9 +24,7 @@ app = Worker(state_dir=STATE / "tables", window=int(os.environ["JOB_WINDOW"]))
 source = app.topic(os.environ["JOB_IN"], key=str, value=str)
 copies = app.output(os.environ["JOB_OUT"], key=str, value=str)
 dead = (
-    app.output(os.environ.get("APP_DEAD", "dead"), key=str, value=str)
-    if "APP_DEAD" in os.environ
-    else None
+    app.output(os.environ["APP_DEAD"], key=bytes, value=bytes) if "APP_DEAD" in os.environ else None
 )
 seen = app.table("seen", key=str, value=list[str], default=list)
 tell(app)

@@ -12,6 +12,7 @@ app, other = Worker(state_dir=STATE / "tables"), Worker()
 source = app.topic(SOURCE, key=str, value=str)
 counts = app.table("counts", key=str, value=int, default=int)
 elsewhere = other.output("elsewhere", key=str, value=str)
+letters = other.output("letters", key=bytes, value=bytes)
 
 
 @dataclass
@@ -57,7 +58,7 @@ match MISTAKE:
             app.topic("second", key=str, value=str), tables=[other.table("t", key=str, value=int)]
         )(another)
     case "dead letters":
-        app.each(app.topic("second", key=str, value=str), on_error=DeadLetter(elsewhere))(another)
+        app.each(app.topic("second", key=str, value=str), on_error=DeadLetter(letters))(another)
     case "no time":
         app.every()(late)
     case "time of two sets":
