@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ class Node:
 
 
 @asynccontextmanager
-async def node(directory: Path) -> AsyncIterator[Node]:
+async def node(directory: Path) -> AsyncGenerator[Node]:
     """Start the service; it must end well when it is told to, unless it has ended already."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
