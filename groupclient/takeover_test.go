@@ -260,8 +260,9 @@ func TestCommitAndRelease(t *testing.T) {
 			t.Errorf("stored %d, %+v", offset, c)
 		}
 		m.Release(task)
-		if err := m.Commit(t.Context(), task, nil); !errors.Is(err, ErrLost) {
-			t.Errorf("committed after the release: %v", err)
+		// It may have come back already: then it is lost no more, but has not been taken over.
+		if err := m.Commit(t.Context(), task, nil); err == nil {
+			t.Error("committed after the release")
 		}
 		// The task comes back to the only member: it is opened anew, and its claim with it.
 		pass(time.Second)
