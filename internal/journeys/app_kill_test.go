@@ -21,7 +21,9 @@ func TestAppWorkerKilled(t *testing.T) {
 			for range 3 {
 				s.running(3)
 				j.flowing(1 + rand.Int64N(300))
+				mark := s.mark()
 				killChild(s)
+				s.waitSince(mark, "start") // or the next kill would be of the one that is dead
 			}
 			j.flowing(200)
 			f.end()

@@ -264,10 +264,11 @@ func TestSidecarDiesAlone(t *testing.T) {
 	at := time.Now()
 	g.pairs["b"].kill()
 	g.takenOver(at, timeout+slack, had, "a")
-	g.join("b") // and comes back: its disk is still there
+	inFlight := g.inFlight("b") // of the one that was killed, before another has its name
+	g.join("b")                 // and comes back: its disk is still there
 	g.settled("a", "b")
 	f.end()
-	g.checkButFor(g.inFlight("b"))
+	g.checkButFor(inFlight)
 	g.end("a", "b")
 	g.sound()
 }

@@ -97,8 +97,9 @@ const bigRows = 60_000
 // Killed in the middle of a long replay, by hand: the next worker goes on from its checkpoint.
 func TestWorkerKilledDuringRestore(t *testing.T) {
 	t.Parallel()
+	const rows = 110_000
 	j := big(t, oneBroker(t))
-	j.load(0, bigRows)
+	j.load(0, rows)
 	s := j.sidecar("--compression-type", "none", "--worker-grace", "30s")
 	w := j.worker(s)
 	j.finish()
@@ -106,7 +107,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	w.kill()
 
 	j.loseDisk()
-	j.ask("restore", "85 stop") // some 45,000 rows: more than the store gathers before it writes
+	j.ask("restore", "160 stop") // some 40 MB: more than the store gathers before it writes
 	w = j.worker(s)
 	w.wait("at", "point", "restore")
 	w.kill()
@@ -114,10 +115,10 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	w = j.worker(s)
 	next := checkpointNext(t, w.wait("assigned"))
 	replayed := w.wait("whole").num("records")
-	if next == 0 || replayed != bigRows-next {
-		t.Errorf("%d records replayed from the checkpoint at %d of %d", replayed, next, bigRows)
+	if next == 0 || replayed != rows-next {
+		t.Errorf("%d records replayed from the checkpoint at %d of %d", replayed, next, rows)
 	}
-	j.load(bigRows, 100)
+	j.load(rows, 100)
 	j.check()
 	if now := s.generation(); now != generation {
 		t.Errorf("generation %d, was %d", now, generation)
