@@ -107,7 +107,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	w.kill()
 
 	j.loseDisk()
-	j.ask("restore", "160 stop") // some 40 MB: more than the store gathers before it writes
+	j.ask("restore", "190 stop") // some 39 MB: more than the store gathers before it writes
 	w = j.worker(s)
 	w.wait("at", "point", "restore")
 	w.kill()
