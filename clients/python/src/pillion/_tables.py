@@ -71,7 +71,7 @@ class TableView(MutableMapping[bytes, bytes]):
         for layer in (*self._sent, self._overlay, over or {}):
             top.update(layer)
         stored = (row for row in self.store.items() if row[0] not in top)
-        if getattr(self.store, "ordered", False):
+        if self.store.ordered:
             found = merge(stored, sorted(top.items(), key=_key), key=_key)
         else:
             found = chain(stored, top.items())

@@ -14,6 +14,7 @@ from ..serdes import Serde
 from ..stores import Stores
 from ..worker import GlobalTable, Output, Record, SourceTable, Table, Topic, Worker
 from ..worker._declared import AnyTable
+from ..worker._worker import loop_runs
 from ._engine import Engine
 from ._sim import moves
 from ._sim.kafka import Headers, Log, Stored
@@ -78,7 +79,7 @@ class TestDriver:
         if self._runner is not None:
             raise UsageError("this driver was used already; make another one")
         self._runner = asyncio.Runner()
-        if _loop_runs():  # an event loop cannot run in another one
+        if loop_runs():  # an event loop cannot run in another one
             self._thread = ThreadPoolExecutor(1, "pillion-test-driver")
         try:
             self._wait(self._engine.start)
@@ -328,7 +329,7 @@ class TestDriver:
         try:
             if self._thread is not None:
                 return self._thread.submit(lambda: runner.run(what())).result()
-            if _loop_runs():
+            if loop_runs():
                 raise UsageError(
                     "an event loop runs in this thread, but did not when the driver was entered; "
                     "enter and use it in the same place"
@@ -348,14 +349,6 @@ class TestDriver:
                 thread.shutdown()
             else:
                 runner.close()
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _encoded(serde: Serde[T], value: T | None) -> bytes | None:

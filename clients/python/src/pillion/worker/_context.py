@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
+from .._codes import Code
 from .._encode import Record as RawRecord
 from ..errors import UsageError
 from ..serdes import SerdeError
@@ -13,7 +14,11 @@ from ._declared import AnyTable, DeclaredTable, GlobalTable, Output, SourceTable
 from ._policy import describe
 from ._work import Work
 
-UNDECLARED = "undeclared_table"  # the code of a mistake in the app, whatever the record
+UNDECLARED_OUTPUT = Code.UNDECLARED_OUTPUT.value
+UNDECLARED_TABLE = "undeclared_table"
+PLAIN_HANDLER = "plain_handler"
+# Codes of mistakes in the app itself: no record is at fault.
+MISTAKES = {UNDECLARED_OUTPUT, UNDECLARED_TABLE, PLAIN_HANDLER}
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -57,12 +62,14 @@ class Context:
         """
         self._look()
         if isinstance(table, str):
-            raise UsageError(f"ctx[...] takes the table itself, not its name {table!r}", UNDECLARED)
+            raise UsageError(
+                f"ctx[...] takes the table itself, not its name {table!r}", UNDECLARED_TABLE
+            )
         if table not in self._allowed:
             name = getattr(table, "name", table)
             raise UsageError(
                 f"{self._who} uses table {name!r} without declaring it; add it to tables=[...]",
-                UNDECLARED,
+                UNDECLARED_TABLE,
             )
         return self._work.rows(table)
 
@@ -90,7 +97,7 @@ class Context:
             raise UsageError(
                 f"{self._who} writes to {name!r}, which is no output of this app; make it with "
                 "app.output() and give what that returns",
-                "undeclared_output",
+                UNDECLARED_OUTPUT,
             )
         check_headers(output.name, headers)
         if timestamp is not None and (type(timestamp) is not int or timestamp < 0):
@@ -130,7 +137,7 @@ class Context:
             raise UsageError(
                 f"{self._who} is a plain function, which keeps the event loop, so that nothing can "
                 "be sent; make it async, and await asyncio.sleep(0) after ctx.progress()",
-                UNDECLARED,
+                PLAIN_HANDLER,
             )
         self._progress()
 

@@ -28,7 +28,7 @@ from .._tasks import Task
 from ..errors import CommitError, ConnectionLost, Drained, StoreError, UsageError
 from ._checks import check_dead_letters
 from ._clock import Clock, Timer
-from ._context import Context, waits
+from ._context import MISTAKES, Context, waits
 from ._policy import (
     DeadLetter,
     Failure,
@@ -45,7 +45,6 @@ from ._records import cut, decode
 from ._topology import Handler, SetPlan, Settings, Ticker
 from ._work import Work
 
-UNDECLARED = {"undeclared_output", "undeclared_table"}  # codes of a mistake in the app itself
 BREATH = 0.02  # seconds after which @app.each lets the event loop turn
 
 
@@ -292,7 +291,7 @@ class Runner:
 
     def _undone(self, error: Exception) -> Exception:
         self._work.undo()
-        if getattr(error, "code", "") in UNDECLARED:
+        if getattr(error, "code", "") in MISTAKES:
             raise error  # no record is at fault: on_error is not asked
         if isinstance(error, StoreError) and not self._over:
             # No fault of the record: the task is opened anew, and its records come again.

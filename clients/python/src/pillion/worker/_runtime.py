@@ -10,7 +10,7 @@ INVARIANT: while a handler runs, nothing but itself changes the tables of its ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,7 @@ class Runtime:
         self._alive: set[asyncio.Task[None]] = set()  # also of epochs that are over
         self._opening: set[str] = set()  # tasks that are not whole yet
         self._known: dict[str, Task] = {}
+        self._global_views: dict[str, list[TableView]] = {}  # as of the last event but records
         self._gaps: set[str] = set()  # global tasks that are not whole, or lost and not back
         self._settled = False  # the sidecar waits for nothing
         self._stopping = asyncio.Event()
@@ -224,6 +225,8 @@ class Runtime:
                 return found is not None and found.runner.busy
 
     def _handle(self, tables: Tables, event: ev.Event) -> None:
+        if not isinstance(event, ev.Records | ev.Restore | ev.Restoring):
+            self._global_views.clear()
         match event:
             case ev.Assigned(task):
                 logger.info("task %s is assigned (%s)", task.name, task.role)
@@ -382,23 +385,24 @@ class Runtime:
     # -- rows -----------------------------------------------------------------------------------
 
     def _global_sources(self, table: GlobalTable[Any, Any]) -> Sequence[TableView]:
-        views = list(self._views(table.name, {"global"}))
-        if self._gaps or len(views) < self._partitions(table.name):
+        found = self._global_views.get(table.name)
+        if found is not None:
+            return found
+        tasks = [t for t in self._known.values() if t.role == "global" and table.name in t.tables]
+        views = list(self._views(table.name, tasks))
+        if self._gaps or len(views) < len(tasks):
             # Rows that are not there yet would be taken for rows that do not exist.
             raise StoreError(f"global table {table.name!r} is being restored")
+        self._global_views[table.name] = views
         return views
-
-    def _partitions(self, name: str) -> int:
-        tasks = self._known.values()
-        return sum(task.role == "global" and name in task.tables for task in tasks)
 
     def _sources(self, table: AnyTable[Any, Any]) -> Sequence[Source]:
         _ = self.tables  # refuses when the worker does not run
-        return [StoreRows(view.store) for view in self._views(table.name, None)]
+        return [StoreRows(view.store) for view in self._views(table.name, self._known.values())]
 
-    def _views(self, name: str, roles: set[str] | None) -> Iterator[TableView]:
-        for task in self._known.values():
-            if name in task.tables and (roles is None or task.role in roles):
+    def _views(self, name: str, tasks: Iterable[Task]) -> Iterator[TableView]:
+        for task in tasks:
+            if name in task.tables:
                 try:
                     yield self.tables[task][name]
                 except (UsageError, StoreError):
