@@ -140,6 +140,7 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 		topics = append(topics, r.text())
 	}
 	var keys []string
+	listed := 0 // partitions that the envelope must hold: each active once for each of its sources
 	for range r.count(3) {
 		var sources []string
 		for range r.count(1) {
@@ -149,10 +150,16 @@ func DecodeAssignment(b []byte) (Assignment, error) {
 		if len(sources) == 0 {
 			r.fail("a set without sources")
 		}
+		if listed += len(active) * len(sources); listed > maxPartitions {
+			r.fail("more than %d partitions", maxPartitions)
+		}
+		key := Key(sources)
+		if _, twice := a.sources[key]; twice { // nobody writes that, and it would not fit the limits again
+			r.fail("a set that is there twice")
+		}
 		if r.err != nil {
 			return Assignment{}, r.err
 		}
-		key := Key(sources)
 		keys = append(keys, key)
 		a.sources[key] = sources
 		for _, p := range active {

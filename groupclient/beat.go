@@ -19,9 +19,17 @@ func (g *Group) beat(ctx context.Context) {
 		due, wanted = warm, true
 	}
 	if wanted && time.Until(due) <= 0 {
-		g.log.Debug("joining again: claims, subscription or copies have changed")
-		g.rejoin()
-		return
+		done, err := g.part(ctx)
+		switch {
+		case err != nil:
+			g.lose(err, false)
+			return
+		case done || g.passesBy():
+			g.log.Debug("joining again: claims, subscription or copies have changed")
+			g.rejoin()
+			return
+		}
+		wanted = false // beats go on until it is written
 	}
 	wait := time.Until(g.next)
 	if g.suspected() {
@@ -44,7 +52,7 @@ func (g *Group) beat(ctx context.Context) {
 		g.next = time.Now()
 		g.obey(ctx, code, onHeartbeat)
 	case ctx.Err() == nil:
-		g.unanswered(ctx, err)
+		g.gaveUp(ctx, err)
 		g.next = time.Now()
 	}
 }
@@ -120,13 +128,15 @@ func (g *Group) revoking() bool {
 func (g *Group) leave(ctx context.Context, done []chan error) {
 	id := g.current()
 	var err error
+	g.partBeforeLeaving(ctx)
 	if id.member != "" || g.cfg.InstanceID != "" && id.generation >= 0 {
 		err = g.sendLeave(ctx, id)
 	}
 	g.mu.Lock()
 	g.identity = identity{generation: -1, incarnation: newIncarnation()}
 	clear(g.owned)
-	g.draining = false
+	clear(g.parting)
+	g.made, g.draining, g.newest, g.fenced = map[string]bool{}, false, -1, nil
 	g.mu.Unlock()
 	g.request, g.synced, g.phase = nil, -1, resting
 	g.coldAgain()
@@ -156,7 +166,7 @@ func (g *Group) sendLeave(ctx context.Context, id identity) error {
 			switch rule := ruleOf(resp.ErrorCode, onHeartbeat); rule {
 			case ruleRetry, ruleFindCoordinator:
 				g.client.ForgetCoordinator(coordinatorOf, g.cfg.Group)
-				err = codeError(resp.ErrorCode, onHeartbeat, g.cfg.Group)
+				err = g.codeError(resp.ErrorCode, onHeartbeat)
 			default: // left, or not a member any more
 				return nil
 			}

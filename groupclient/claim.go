@@ -83,6 +83,12 @@ func (c claim) text(name func(string) string) string {
 	return strings.Join([]string{claimMark, c.Incarnation, guarantee, state, "s=" + list(c.Sources), "t=" + list(c.Tables)}, " ")
 }
 
+// anothers says whether what stands beside a position is the claim of an incarnation that is none of these.
+func anothers(metadata string, known ...string) bool {
+	c, ok, err := parseClaim(metadata)
+	return err != nil || ok && !slices.Contains(known, c.Incarnation)
+}
+
 // parseClaim reads an offset's metadata. Not ours (another consumer's, or none): ok is false. Ours
 // and unreadable is an error. Fields that a later version adds at the end are skipped.
 func parseClaim(text string) (c claim, ok bool, err error) {
@@ -145,6 +151,13 @@ func standing(claims map[string]claim) map[string]claim {
 // same tells that two claims were written together, or one after the other by the same owner.
 func (c claim) same(o claim) bool {
 	return c.Incarnation == o.Incarnation && maps.Equal(c.Sources, o.Sources) && maps.Equal(c.Tables, o.Tables)
+}
+
+// agrees tells that two claims name the same source topic, and not one that was created anew.
+func (c claim) agrees(o claim, source string) bool {
+	a, has := named(c.Sources, source)
+	b, ok := named(o.Sources, source)
+	return has && ok && sameID(a, b)
 }
 
 func parseTopics(field, prefix string) (map[string]string, error) {

@@ -1,6 +1,7 @@
 package groupclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,6 +37,9 @@ type Config struct {
 	HeartbeatInterval time.Duration // 500ms
 	RebalanceTimeout  time.Duration // 10s: how long the coordinator waits for members to join again
 
+	// TransactionTimeout is that of our producer's transactions: what is not ended by then is ended by Kafka. 10s
+	TransactionTimeout time.Duration
+
 	AutoOffsetReset string // earliest (default), latest, none
 	OnLostPosition  string // fail (default), earliest, latest
 	Guarantee       string // at_least_once (default), exactly_once
@@ -55,6 +59,11 @@ type Config struct {
 	// block. Nil: none.
 	Copies func() []Copy
 
+	// Begin initialises the producer of an incarnation. Under exactly_once it is called in TakeOver, until it
+	// has succeeded once for the incarnation, before the first claim of that incarnation is written. Nil:
+	// nothing.
+	Begin func(ctx context.Context, incarnation string) error
+
 	Logger hclog.Logger
 }
 
@@ -63,6 +72,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.HeartbeatInterval, 500*time.Millisecond)
 	setDefault(&c.RebalanceTimeout, 10*time.Second)
 	setDefault(&c.ProbingInterval, 60*time.Second)
+	setDefault(&c.TransactionTimeout, 10*time.Second)
 	setDefault(&c.AutoOffsetReset, ResetEarliest)
 	setDefault(&c.OnLostPosition, ResetFail)
 	setDefault(&c.Guarantee, AtLeastOnce)
@@ -90,7 +100,7 @@ func (c Config) Validate() error {
 	}
 	refuse(c.Client == nil, "groupclient: no Kafka client")
 	refuse(c.Group == "", "groupclient: group_id is empty")
-	refuse(c.SessionTimeout < 0 || c.HeartbeatInterval < 0 || c.RebalanceTimeout < 0, "groupclient: a negative time")
+	refuse(c.SessionTimeout < 0 || c.HeartbeatInterval < 0 || c.RebalanceTimeout < 0 || c.TransactionTimeout < 0, "groupclient: a negative time")
 	refuse(c.HeartbeatInterval*3 > c.SessionTimeout,
 		"groupclient: heartbeat_interval %s must be at most a third of session_timeout %s", c.HeartbeatInterval, c.SessionTimeout)
 	refuse(!slices.Contains([]string{ResetEarliest, ResetLatest, ResetNone}, c.AutoOffsetReset),

@@ -3,6 +3,7 @@ package groupclient
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,6 +89,10 @@ func describe(ctx context.Context, client describer, group string) (View, error)
 			default:
 				err = &kafka.Error{Code: code, What: fmt.Sprintf("describing group %q", group)}
 			}
+		}
+		var denied *kafka.AccessError
+		if errors.As(err, &denied) { // of the look-up of the coordinator; who only looks needs no more
+			return View{}, &RefusedError{codeKafkaRefused, denied.For("Describe").Error()}
 		}
 		if !kafka.Retriable(err) {
 			return View{}, err

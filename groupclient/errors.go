@@ -2,6 +2,7 @@ package groupclient
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pillion/pillion/internal/kafka"
 )
@@ -76,10 +77,9 @@ var rules = map[int16]row{
 	27: {rules: [requests]rule{ruleRejoin, ruleRejoin, ruleRejoin, ruleRebalancing}},
 	28: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal},
 		hint: "the offsets do not fit a record of __consumer_offsets; raise offsets.topic.segment.bytes or its max.message.bytes"},
-	29: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal},
-		hint: "grant Read on the source topics to this user"},
-	30: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal},
-		hint: "grant Read on the group to this user"},
+	// Rights that are missing: kafka.AccessError has the words.
+	29: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal}},
+	30: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal}},
 	35: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal},
 		hint: "use Kafka 2.8 or newer"},
 	42: {rules: [requests]rule{ruleFatal, ruleFatal, ruleFatal, ruleFatal}},
@@ -116,13 +116,47 @@ type CodeError struct {
 	Request string
 	Group   string
 	Hint    string
+	Denied  *kafka.AccessError // the right that is missing; nil: it is not that
 }
 
-func codeError(code int16, on request, group string) *CodeError {
-	return &CodeError{Code: code, Request: on.String(), Group: group, Hint: rules[code].hint}
+// codeError is an answer to a request that names only the group, and with OffsetCommit the sources.
+func (g *Group) codeError(code int16, on request) *CodeError {
+	e := &CodeError{Code: code, Request: on.String(), Group: g.cfg.Group, Hint: rules[code].hint}
+	name := g.cfg.Group
+	if code == topicDenied {
+		name = strings.Join(g.sources(), ", ")
+	}
+	e.Denied = g.client.Denied(code, name, "Read")
+	return e
+}
+
+// topicDenied is TOPIC_AUTHORIZATION_FAILED.
+const topicDenied = 29
+
+// sources are those of all sets that are declared.
+func (g *Group) sources() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []string
+	if g.want != nil {
+		for _, set := range g.want.Sets {
+			all = append(all, set.Sources...)
+		}
+	}
+	return all
+}
+
+func (e *CodeError) Unwrap() error {
+	if e.Denied == nil {
+		return nil
+	}
+	return e.Denied
 }
 
 func (e *CodeError) Error() string {
+	if e.Denied != nil {
+		return e.Denied.Error()
+	}
 	text := (&kafka.Error{Code: e.Code, What: fmt.Sprintf("%s of group %q", e.Request, e.Group)}).Error()
 	if e.Hint != "" {
 		text += "; " + e.Hint

@@ -2,6 +2,7 @@ package groupclient
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -69,10 +70,27 @@ func TestCodesOutsideTheTable(t *testing.T) {
 }
 
 func TestCodeErrorSaysWhatWhereAndWhatToDo(t *testing.T) {
-	got := codeError(30, onJoin, "app").Error()
-	for _, part := range []string{`"app"`, "JoinGroup", "GROUP_AUTHORIZATION_FAILED", "grant Read on the group"} {
-		if !strings.Contains(got, part) {
-			t.Errorf("%q lacks %q", got, part)
+	g := newGroup(Config{Group: "app"}, newModel(), newRecorder())
+	p := orders(4)
+	g.want = &p
+	for _, c := range []struct {
+		code  int16
+		on    request
+		parts []string
+	}{
+		{81, onJoin, []string{`"app"`, "JoinGroup", "GROUP_MAX_SIZE_REACHED", "group.max.size"}},
+		{30, onJoin, []string{"app", "GROUP_AUTHORIZATION_FAILED", "grant Read to User:model"}},
+		{29, onOffsets, []string{"orders", "TOPIC_AUTHORIZATION_FAILED", "grant Read to User:model"}},
+	} {
+		err := g.codeError(c.code, c.on)
+		for _, part := range c.parts {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q lacks %q", err, part)
+			}
+		}
+		var denied *kafka.AccessError
+		if errors.As(error(err), &denied) != (c.code == 29 || c.code == 30) {
+			t.Errorf("%v: a missing right is not told from other refusals", err)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type client interface {
 	Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error)
 	Coordinator(ctx context.Context, kind kafka.CoordinatorKind, key string) (int32, error)
 	ForgetCoordinator(kind kafka.CoordinatorKind, key string)
+	Denied(code int16, name, operation string) *kafka.AccessError
 	ToGroup(ctx context.Context, group string, req kmsg.Request) (kmsg.Response, error)
 	ToTransaction(ctx context.Context, id string, req kmsg.Request) (kmsg.Response, error)
 	Topics(ctx context.Context, names ...string) (map[string]kafka.Topic, error)
@@ -63,6 +64,10 @@ type Group struct {
 	synced   int32            // generation of the last sync; -1: none since the last loss
 	joinedIn int32            // generation of the last JoinGroup that was answered; -1: none
 	syncedAs string           // member id of the last sync
+	toldWait bool             // the handler was told what take-overs wait for
+
+	partSince time.Time // a join waits for releases since; zero: none does
+	steps     []step    // of a take-over
 
 	mu        sync.Mutex
 	want      *Prepared // nil: not asked to be a member
@@ -77,6 +82,14 @@ type Group struct {
 	joined    *Prepared // what the last JoinGroup subscribed to
 	confirmed moment    // when the coordinator was asked last that knew us
 	draining  bool      // everything is being handed over; see Drain
+	newest    int32     // generation of the last JoinGroup that was answered; -1: none
+	fenced    error     // why the present incarnation has to end; see Fenced
+
+	parting     map[Task]*ownedTask // let go of, and claimed until a release is written
+	made        map[string]bool     // what was done once in this membership; see once
+	flights     map[string]*flight  // what is being done so
+	waits       map[Task]string     // what take-overs wait for
+	deniedFence bool                // it was said that we lack the right to fence
 }
 
 // identity is who we are to the coordinator. Commits use the one that is current when they are sent.
@@ -92,6 +105,20 @@ type ownedTask struct {
 	taken    bool             // a take-over has succeeded
 	claim    claim            // of the take-over
 	position map[string]int64 // committed last, by source
+
+	// Under exactly once only.
+	open      string    // the claim as it is written with each commit
+	doubt     bool      // a transaction was begun, and its end was not told: position may be behind
+	since     time.Time // of doubt
+	releasing bool      // the last commit was made
+	taking    int       // take-overs under way
+	out       bool      // a claim of ours may be written that is not released
+	unsure    int32     // the generation of a claim or release that was not answered; 0: none
+	late      int32     // the generation of a claim that was not answered; 0: none
+
+	sent   claim             // the claim that was sent last; it may not have landed
+	wrote  map[string]int64  // the positions that it was sent with, by source
+	before map[string]string // whose claim it was to replace, by source
 }
 
 // Copy is a task whose tables the worker keeps without being its active. Lag is in records;
@@ -114,9 +141,11 @@ func newGroup(cfg Config, c client, handler Handler) *Group {
 	return &Group{
 		cfg: cfg, client: c, handler: handler, log: cfg.Logger.With("group", cfg.Group),
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
-		counts: map[string]int32{}, synced: -1, joinedIn: -1,
+		counts: map[string]int32{}, synced: -1, joinedIn: -1, newest: -1,
 		identity: identity{generation: -1, incarnation: newIncarnation()},
-		owned:    map[Task]*ownedTask{},
+		owned:    map[Task]*ownedTask{}, parting: map[Task]*ownedTask{},
+		made: map[string]bool{}, flights: map[string]*flight{}, waits: map[Task]string{},
+		steps: takeOverSteps,
 	}
 }
 
@@ -138,8 +167,13 @@ func (g *Group) Incarnation() string {
 func (g *Group) Run(ctx context.Context) error {
 	defer g.finish()
 	for ctx.Err() == nil {
+		g.tellWaits()
 		if done := g.takeLeaving(); done != nil {
 			g.leave(ctx, done)
+			continue
+		}
+		if why := g.takeFenced(); why != nil {
+			g.lose(why, false)
 			continue
 		}
 		switch g.phase {
@@ -218,23 +252,26 @@ func (g *Group) dropUndeclared(p Prepared) {
 	if g.joined == nil {
 		return
 	}
-	maps.DeleteFunc(g.owned, func(t Task, _ *ownedTask) bool {
-		return !slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return s.Name == t.Set && g.joined.has(s) })
-	})
+	for t := range g.owned {
+		if !slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return s.Name == t.Set && g.joined.has(s) }) {
+			g.letGo(t)
+		}
+	}
 }
 
 func (p Prepared) has(set PreparedSet) bool {
 	return slices.ContainsFunc(p.Sets, func(s PreparedSet) bool { return reflect.DeepEqual(s, set) })
 }
 
-// Release lets go of tasks: the next JoinGroup does not claim them, and a follow-up join is made.
+// Release lets go of tasks: the next JoinGroup does not claim them, and a follow-up join is made. A task whose
+// claim may stand is released in Kafka by Run first; see parting.go.
 // There is no call that adds claims: whatever a sync gave is claimed until it is released or lost.
 func (g *Group) Release(tasks ...Task) {
 	g.mu.Lock()
 	changed := false
 	for _, t := range tasks {
 		if _, ok := g.owned[t]; ok {
-			delete(g.owned, t)
+			g.letGo(t)
 			changed = true
 		}
 	}
@@ -247,7 +284,7 @@ func (g *Group) Release(tasks ...Task) {
 	}
 }
 
-// Owned are the tasks that a JoinGroup would claim now.
+// Owned are the tasks that are ours until they are released. A JoinGroup claims these, and what is parting.
 func (g *Group) Owned() []Task {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -290,11 +327,11 @@ func (g *Group) takeLeaving() []chan error {
 	return leaving
 }
 
-// interrupted: Leave wants the loop, so a long request is given up.
+// interrupted: Leave or Fenced wants the loop, so a long request is given up.
 func (g *Group) interrupted() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.leaving) > 0
+	return len(g.leaving) > 0 || g.fenced != nil
 }
 
 // lose ends the membership and with it every task.
@@ -308,7 +345,8 @@ func (g *Group) lose(err error, forgetMember bool) {
 	had := g.identity.generation >= 0
 	g.identity = identity{member: member, generation: -1, incarnation: newIncarnation()}
 	clear(g.owned)
-	g.between = true
+	clear(g.parting)
+	g.made, g.newest, g.fenced, g.between = map[string]bool{}, -1, nil, true
 	g.mu.Unlock()
 	g.request, g.synced = nil, -1
 	g.phase = joining

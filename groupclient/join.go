@@ -23,6 +23,9 @@ const (
 // join is one JoinGroup, and the SyncGroup that follows its success.
 func (g *Group) join(ctx context.Context) {
 	if g.request == nil {
+		if !g.partFirst(ctx) {
+			return
+		}
 		request, err := g.buildJoin()
 		switch {
 		case err != nil:
@@ -43,7 +46,7 @@ func (g *Group) join(ctx context.Context) {
 		g.cfg.Group, g.cfg.SessionTimeout)
 	answer, err := g.long(ctx, g.request, waiting)
 	if err != nil {
-		g.unanswered(ctx, err)
+		g.gaveUp(ctx, err)
 		return
 	}
 	resp := answer.(*kmsg.JoinGroupResponse)
@@ -61,7 +64,8 @@ func (g *Group) join(ctx context.Context) {
 		return
 	}
 	g.mu.Lock()
-	g.identity.member = resp.MemberID // commits go on with the generation of the last sync until this one is synced
+	// Plain commits go on with the generation of the last sync until this one is synced; see Transactional.
+	g.identity.member, g.newest = resp.MemberID, resp.Generation
 	g.mu.Unlock()
 	g.sync(ctx, resp)
 }
@@ -80,12 +84,23 @@ func (g *Group) missed(generation int32) error {
 		g.cfg.InstanceID, last, generation)
 }
 
-// unanswered is a request without an answer: of a broker that cannot be used, or one that went away.
-func (g *Group) unanswered(ctx context.Context, err error) {
+// unjoined: whether the coordinator still knows the generation joined last cannot be told.
+func (g *Group) unjoined() {
+	g.joinedIn = g.synced
+	g.mu.Lock()
+	g.newest = g.synced
+	g.mu.Unlock()
+}
+
+// gaveUp: a request without an answer: of a broker that cannot be used, or one that went away.
+func (g *Group) gaveUp(ctx context.Context, err error) {
 	var version *kafka.VersionError
+	var denied *kafka.AccessError
 	switch {
 	case errors.As(err, &version):
 		g.refuse(version)
+	case errors.As(err, &denied): // of the look-up of the coordinator
+		g.refuse(denied)
 	case errors.Is(err, errInterrupted), errors.Is(err, errMoved), ctx.Err() != nil:
 	default:
 		g.again(ctx)
@@ -117,15 +132,16 @@ func (g *Group) sync(ctx context.Context, joined *kmsg.JoinGroupResponse) {
 	answer, err := g.long(ctx, req, waiting)
 	// From here on a JoinGroup is a new one: its claims are those of this moment.
 	if err != nil {
-		g.request, g.joinedIn = nil, g.synced
-		g.unanswered(ctx, err)
+		g.request = nil
+		g.unjoined()
+		g.gaveUp(ctx, err)
 		return
 	}
 	resp := answer.(*kmsg.SyncGroupResponse)
 	if resp.ErrorCode != 0 {
 		g.request = nil
 		if resp.ErrorCode != 27 { // another coordinator has not heard of this generation, and makes it anew
-			g.joinedIn = g.synced
+			g.unjoined()
 		}
 		g.obey(ctx, resp.ErrorCode, onSync)
 		return
@@ -150,7 +166,7 @@ func (g *Group) unplanned(ctx context.Context, generation int32, err error) {
 
 // obey does what the table says about a code of JoinGroup, SyncGroup or Heartbeat.
 func (g *Group) obey(ctx context.Context, code int16, on request) {
-	err := codeError(code, on, g.cfg.Group)
+	err := g.codeError(code, on)
 	switch ruleOf(code, on) {
 	case ruleRetry:
 		g.again(ctx)

@@ -279,3 +279,24 @@ func TestACoordinatorThatMovesDuringAJoin(t *testing.T) {
 		}
 	})
 }
+
+// Kafka is away for long: the log says so each minute, the worker hears of it once.
+func TestAWaitingThatGoesOnIsSaidEachMinute(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, b *bench) {
+		log := &lines{}
+		m := b.start(func(c *Config) { c.Logger = log.logger() })
+		m.Join(orders(4))
+		pass(time.Second)
+		b.model.set(func() { b.model.down = errDown })
+		pass(5*time.Minute + 30*time.Second)
+		told := 0
+		for _, e := range m.all() {
+			if e.what == "waiting" && e.code == codeUnreachable {
+				told++
+			}
+		}
+		if n := log.with("still waiting"); told != 1 || n < 4 || n > 5 {
+			t.Errorf("told %d times, said %d times", told, n)
+		}
+	})
+}

@@ -24,6 +24,9 @@ func (m *model) offsetFetch(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRespo
 			if c, ok := m.offsets[kafka.TopicPartition{Topic: topic.Topic, Partition: p}]; ok {
 				rp.Offset, rp.Metadata = c.offset, &c.metadata
 			}
+			if req.RequireStable && m.unstable(kafka.TopicPartition{Topic: topic.Topic, Partition: p}) {
+				rp.Offset, rp.Metadata, rp.ErrorCode = -1, nil, 88
+			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
 		resp.Topics = append(resp.Topics, rt)
@@ -82,7 +85,7 @@ func (m *model) Refresh(ctx context.Context, names ...string) (map[string]kafka.
 	return found, nil
 }
 
-func (m *model) ListOffsets(ctx context.Context, at int64, _ bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
+func (m *model) ListOffsets(ctx context.Context, at int64, committed bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error) {
 	what := "ListOffsets latest"
 	if at == kafka.Earliest {
 		what = "ListOffsets earliest"
@@ -95,6 +98,9 @@ func (m *model) ListOffsets(ctx context.Context, at int64, _ bool, tps ...kafka.
 	found := map[kafka.TopicPartition]kafka.Offset{}
 	for _, tp := range tps {
 		offset := m.last[tp.Topic]
+		if committed {
+			offset = m.lastStable(tp.Topic)
+		}
 		if at == kafka.Earliest {
 			offset = m.first[tp.Topic]
 		}

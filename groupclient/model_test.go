@@ -36,13 +36,21 @@ type model struct {
 	hang     func(node int32, req kmsg.Request) bool
 	seen     []string // requests, in order of arrival
 	joins    [][]byte // metadata of each JoinGroup with a member id
+
+	txns   map[string]*txn // by transactional id
+	inits  []string        // transactional ids of InitProducerId, in order of arrival
+	denied bool            // nobody may initialise
+	hold   bool            // markers are held back
+
+	initHook func(id string)                            // hears of each InitProducerId; may be nil
+	marked   func(tp kafka.TopicPartition, c committed) // hears of offsets of transactions that are committed; may be nil
 }
 
 func newModel() *model {
 	return &model{
 		group: groupmodel.New(groupmodel.Config{}), waiting: map[groupmodel.Token]chan groupmodel.Answer{},
 		offsets: map[kafka.TopicPartition]committed{}, topics: map[string]kafka.Topic{},
-		first: map[string]int64{}, last: map[string]int64{}, node: 1,
+		first: map[string]int64{}, last: map[string]int64{}, node: 1, txns: map[string]*txn{},
 	}
 }
 
@@ -104,6 +112,13 @@ func (m *model) Coordinator(ctx context.Context, _ kafka.CoordinatorKind, _ stri
 
 func (m *model) ForgetCoordinator(kafka.CoordinatorKind, string) {}
 
+func (m *model) Denied(code int16, name, operation string) *kafka.AccessError {
+	if code == 53 || code == 30 || code == 29 {
+		return &kafka.AccessError{Code: code, Principal: "User:model", Resource: "thing", Name: name, Operation: operation}
+	}
+	return nil
+}
+
 func (m *model) ToGroup(ctx context.Context, _ string, req kmsg.Request) (kmsg.Response, error) {
 	return m.Do(ctx, 0, req)
 }
@@ -138,7 +153,9 @@ func (m *model) Do(ctx context.Context, node int32, req kmsg.Request) (kmsg.Resp
 	case *kmsg.OffsetCommitRequest:
 		return m.offsetCommit(req), nil
 	case *kmsg.InitProducerIDRequest:
-		return kmsg.NewPtrInitProducerIDResponse(), nil
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return initResponse(m.initialise(*req.TransactionalID)), nil
 	}
 	return m.ofGroup(ctx, req)
 }

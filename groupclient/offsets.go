@@ -22,6 +22,15 @@ type committed struct {
 // fetchOffsets reads the positions of a task. Stable ones are those that no open transaction may
 // still change; the coordinator answers 88 until there are such, and it is asked again.
 func (g *Group) fetchOffsets(ctx context.Context, id identity, partition int32, sources []string, stable bool) (map[string]committed, error) {
+	return g.readOffsets(ctx, g.offsetFetch(partition, sources, stable), partition, sources, func(int16) error {
+		if g.current().incarnation != id.incarnation {
+			return ErrLost
+		}
+		return nil
+	})
+}
+
+func (g *Group) offsetFetch(partition int32, sources []string, stable bool) *kmsg.OffsetFetchRequest {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = g.cfg.Group
 	req.RequireStable = stable
@@ -30,14 +39,22 @@ func (g *Group) fetchOffsets(ctx context.Context, id identity, partition int32, 
 		topic.Topic, topic.Partitions = source, []int32{partition}
 		req.Topics = append(req.Topics, topic)
 	}
+	return req
+}
+
+// readOffsets asks until all positions are told. Before each try goOn hears the code of the one before.
+func (g *Group) readOffsets(ctx context.Context, req *kmsg.OffsetFetchRequest, partition int32, sources []string, goOn func(code int16) error) (map[string]committed, error) {
 	var found map[string]committed
-	err := g.step(ctx, id, func(ctx context.Context) (int16, error) {
+	var code int16
+	err := g.repeat(ctx, func(ctx context.Context) (int16, error) {
+		if err := goOn(code); err != nil {
+			return 0, err
+		}
 		answer, err := g.client.ToGroup(ctx, g.cfg.Group, req)
 		if err != nil {
 			return 0, err
 		}
-		var code int16
-		found, code = readOffsets(answer.(*kmsg.OffsetFetchResponse), partition)
+		found, code = offsetsIn(answer.(*kmsg.OffsetFetchResponse), partition)
 		return code, nil
 	})
 	if err != nil {
@@ -51,7 +68,7 @@ func (g *Group) fetchOffsets(ctx context.Context, id identity, partition int32, 
 	return found, nil
 }
 
-func readOffsets(resp *kmsg.OffsetFetchResponse, partition int32) (map[string]committed, int16) {
+func offsetsIn(resp *kmsg.OffsetFetchResponse, partition int32) (map[string]committed, int16) {
 	if resp.ErrorCode != 0 {
 		return nil, resp.ErrorCode
 	}
@@ -75,12 +92,10 @@ func readOffsets(resp *kmsg.OffsetFetchResponse, partition int32) (map[string]co
 }
 
 // commitOffsets writes the positions of a task with a claim, as the member and generation given.
-func (g *Group) commitOffsets(ctx context.Context, id identity, t Task, next map[string]int64, metadata string) (int16, error) {
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group = g.cfg.Group
-	req.Generation = id.generation
-	req.MemberID = id.member
-	req.InstanceID = g.instance()
+//
+// INVARIANT: a try that was not answered is noted, also where a later one was: it may be taken after what follows.
+func (g *Group) commitOffsets(ctx context.Context, id identity, t Task, task *ownedTask, next map[string]int64, metadata string, released bool) (int16, error) {
+	req := g.offsetCommit(id)
 	for _, source := range slices.Sorted(maps.Keys(next)) {
 		topic := kmsg.NewOffsetCommitRequestTopic()
 		topic.Topic = source
@@ -89,11 +104,24 @@ func (g *Group) commitOffsets(ctx context.Context, id identity, t Task, next map
 		topic.Partitions = append(topic.Partitions, p)
 		req.Topics = append(req.Topics, topic)
 	}
+	ctx, tries := kafka.CountTries(ctx, kmsg.OffsetCommit)
 	answer, err := g.client.ToGroup(ctx, g.cfg.Group, req)
+	if err != nil || tries.Repeated() {
+		g.unanswered(id, released, task)
+	}
 	if err != nil {
 		return 0, err
 	}
 	return worst(req, answer.(*kmsg.OffsetCommitResponse))
+}
+
+func (g *Group) offsetCommit(id identity) *kmsg.OffsetCommitRequest {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = g.cfg.Group
+	req.Generation = id.generation
+	req.MemberID = id.member
+	req.InstanceID = g.instance()
+	return req
 }
 
 // worst is the code that decides: one that ends the membership before one that refuses, before one
@@ -165,6 +193,10 @@ func final(ctx context.Context, err error) error {
 	if errors.As(err, &version) {
 		return &RefusedError{codeKafkaRefused, version.Error()}
 	}
+	var denied *kafka.AccessError
+	if errors.As(err, &denied) { // of the look-up of the coordinator
+		return &RefusedError{codeKafkaRefused, denied.Error()}
+	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", err, ctx.Err())
 	}
@@ -173,7 +205,7 @@ func final(ctx context.Context, err error) error {
 
 // verdict is what a code of OffsetCommit or OffsetFetch means to the caller.
 func (g *Group) verdict(code int16) error {
-	err := codeError(code, onOffsets, g.cfg.Group)
+	err := g.codeError(code, onOffsets)
 	switch ruleOf(code, onOffsets) {
 	case ruleOK:
 		return nil
@@ -209,46 +241,58 @@ func (g *Group) commit(ctx context.Context, t Task, next map[string]int64, relea
 	if task == nil {
 		return fmt.Errorf("committing task %s: it is not owned: %w", t, ErrLost)
 	}
-	metadata, positions, err := g.prepareCommit(t, task, next, released)
+	metadata, positions, doubt, err := g.prepareCommit(t, task, next, released)
 	if err != nil {
 		return err
 	}
 	err = g.repeat(ctx, func(ctx context.Context) (int16, error) {
+		if released && g.cfg.Guarantee == ExactlyOnce { // before each try: it may have waited long for the one before
+			if err := g.readBeforeRelease(ctx, t, incarnation, positions, doubt); err != nil {
+				return 0, err
+			}
+		}
 		// The generation is that of the moment of sending.
 		g.mu.Lock()
 		id, now := g.identity, g.owned[t]
-		g.mu.Unlock()
-		if now != task || id.incarnation != incarnation {
-			return 0, ErrLost
+		var wait error
+		if released && task.mayComeLate(id) {
+			wait = g.renew()
 		}
-		return g.commitOffsets(ctx, id, t, positions, metadata)
+		g.mu.Unlock()
+		switch {
+		case now != task || id.incarnation != incarnation:
+			return 0, ErrLost
+		case wait != nil:
+			return 0, wait
+		}
+		return g.commitOffsets(ctx, id, t, task, positions, metadata, released)
 	})
 	if err != nil {
 		return fmt.Errorf("committing task %s: %w", t, err)
 	}
 	g.mu.Lock()
 	task.position = positions
+	task.out = task.out && !released
 	g.mu.Unlock()
 	return nil
 }
 
-func (g *Group) prepareCommit(t Task, task *ownedTask, next map[string]int64, released bool) (string, map[string]int64, error) {
+// prepareCommit is what a commit writes, and whether its positions may be behind what a transaction has committed.
+func (g *Group) prepareCommit(t Task, task *ownedTask, next map[string]int64, released bool) (string, map[string]int64, bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !task.taken {
-		return "", nil, fmt.Errorf("committing task %s: it has not been taken over", t)
+		return "", nil, false, fmt.Errorf("committing task %s: it has not been taken over", t)
 	}
-	positions := maps.Clone(task.position)
-	for source, offset := range next {
-		if _, ok := positions[source]; !ok || offset < 0 {
-			return "", nil, fmt.Errorf("committing task %s: position %d of %q is not one of its sources'", t, offset, source)
-		}
-		positions[source] = offset
+	positions, err := task.merged(t, next)
+	if err != nil {
+		return "", nil, false, err
 	}
 	c := task.claim
 	c.Released = released
+	task.releasing = task.releasing || released
 	metadata, err := c.encode()
-	return metadata, positions, err
+	return metadata, positions, released && task.doubt, err
 }
 
 // hurry makes Run ask the coordinator now, because a commit was told that the membership is over.

@@ -43,7 +43,10 @@ func (g *Group) buildJoin() (*kmsg.JoinGroupRequest, error) {
 	}
 	g.joined = g.want
 	g.follow, g.urgent = time.Time{}, false
-	g.claimed = slices.Collect(maps.Keys(g.owned))
+	g.claimed = slices.AppendSeq(slices.Collect(maps.Keys(g.owned)), maps.Keys(g.parting))
+	if len(g.parting) > 0 { // its release is not written yet
+		g.follow = time.Now()
+	}
 	g.mu.Unlock()
 	metadata, err := assignor.EncodeSubscription(subscription)
 	if err != nil {
@@ -78,13 +81,13 @@ func (g *Group) subscription(copies []Copy) assignor.Subscription {
 	for _, global := range g.want.Globals {
 		s.Globals = append(s.Globals, global.Topic)
 	}
-	for t := range g.owned {
+	for _, t := range slices.AppendSeq(slices.Collect(maps.Keys(g.owned)), maps.Keys(g.parting)) {
 		if key, ok := keys[t.Set]; ok {
 			s.Owned = append(s.Owned, assignor.Task{Set: key, Partition: t.Partition})
 		}
 	}
 	for _, c := range copies {
-		if key, ok := keys[c.Task.Set]; ok && g.owned[c.Task] == nil {
+		if key, ok := keys[c.Task.Set]; ok && g.owned[c.Task] == nil && g.parting[c.Task] == nil {
 			s.Copies = append(s.Copies, assignor.Copy{Task: assignor.Task{Set: key, Partition: c.Task.Partition}, Lag: c.Lag})
 		}
 	}
@@ -134,6 +137,7 @@ func (g *Group) settle(ctx context.Context, joined *kmsg.JoinGroupResponse, b []
 	g.next = time.Now().Add(g.cfg.HeartbeatInterval)
 	g.settleWarm(warming, given.WarmLag, leader)
 	g.over()
+	g.toldWait = false // whoever hears of an assignment waits for nothing any more
 	g.log.Info("assigned", "generation", a.Generation, "member", a.MemberID, "leader", leader,
 		"active", len(a.Active), "standby", len(a.Standby), "warming up", len(warming), "revoked", owned-len(a.Active))
 	g.handler.Assigned(a)
@@ -155,8 +159,12 @@ func (g *Group) adopt(active []Task) {
 		t.active = false
 	}
 	for _, t := range active {
-		if g.owned[t] == nil {
+		if g.owned[t] == nil { // one that was parting may have a claim of ours
 			g.owned[t] = &ownedTask{}
+			if was := g.parting[t]; was != nil {
+				*g.owned[t] = ownedTask{out: true, sent: was.sent, wrote: was.wrote}
+				delete(g.parting, t)
+			}
 		}
 		g.owned[t].active = true
 	}

@@ -178,7 +178,7 @@ func (p *preparation) create(ctx context.Context, specs []kafka.TopicSpec) error
 		if code, ok := kafka.CodeOf(err); ok && !kafka.Retriable(err) {
 			hint := "create it by hand"
 			if code == 29 || code == 31 {
-				hint = "grant Create on it to this user, or create it by hand"
+				hint = "or create it by hand"
 			}
 			return &RefusedError{codeKafkaRefused, fmt.Sprintf("topic %q (%s) cannot be created with %d partitions: %v; %s",
 				spec.Name, p.roles[spec.Name][0], spec.Partitions, err, hint)}
@@ -214,7 +214,7 @@ func (p *preparation) checkExisting(context.Context) error {
 		case p.missing(topic) && !p.created[topic]: // a changelog, which will be created
 		case err == nil && p.count(topic) > 0:
 		case err != nil && !kafka.Retriable(err):
-			return &RefusedError{codeKafkaRefused, fmt.Sprintf("topic %q (%s) cannot be used: %v", topic, p.roles[topic][0], err)}
+			return &RefusedError{codeKafkaRefused, fmt.Sprintf("topic %q (%s) cannot be used: %v", topic, p.roles[topic][0], p.wanting(topic, err))}
 		default:
 			return fmt.Errorf("topic %q is not ready: %w", topic, cmpErr(err))
 		}
@@ -311,4 +311,17 @@ func (p *preparation) prepared() Prepared {
 		out.Globals = append(out.Globals, PreparedGlobal{global.Name, global.Topic, p.count(global.Topic)})
 	}
 	return out
+}
+
+// wanting names the right that the topic's part asks for: metadata are refused for lack of Describe, which
+// each of them holds.
+func (p *preparation) wanting(topic string, err error) error {
+	var denied *kafka.AccessError
+	if !errors.As(err, &denied) {
+		return err
+	}
+	if p.roles[topic][0].what == asOutput {
+		return denied.For("Write")
+	}
+	return denied.For("Read")
 }

@@ -169,7 +169,7 @@ func TestAForbiddenChangelogIsSaid(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := `topic "app-stats-changelog" (a changelog of table "stats" of set "flights") cannot be created with 4 partitions: ` +
-		`creating topic app-stats-changelog: TOPIC_AUTHORIZATION_FAILED (Kafka error 29); grant Create on it to this user, or create it by hand`
+		`Kafka refuses User:ANONYMOUS the operation Create on topic app-stats-changelog: grant Create to User:ANONYMOUS on topic app-stats-changelog with an ACL (TOPIC_AUTHORIZATION_FAILED, Kafka error 29); or create it by hand`
 	if refused.Message != want {
 		t.Errorf("got  %s\nwant %s", refused.Message, want)
 	}

@@ -31,15 +31,24 @@ var (
 
 // reach tells the worker that Kafka does not answer, and that it does again.
 type reach struct {
-	since time.Time // of the first request that failed
-	told  string    // code reported last; empty: none
+	since  time.Time // of the first request that failed
+	told   string    // code reported last; empty: none
+	why    string    // the refusal reported last; empty: it was none
+	logged time.Time
 }
+
+// tellEvery is how often the log hears of a waiting that goes on: who looks at a log sees its end first.
+const tellEvery = time.Minute
 
 func (g *Group) tell(code, message string) {
 	if g.reach.told == code {
+		if time.Since(g.reach.logged) >= tellEvery {
+			g.reach.logged = time.Now()
+			g.log.Warn("still waiting", "error", message)
+		}
 		return
 	}
-	g.reach.told = code
+	g.reach.told, g.reach.logged = code, time.Now()
 	g.log.Warn("waiting", "error", message)
 	g.handler.Waiting(code, message)
 }
@@ -57,7 +66,7 @@ func (g *Group) over() {
 	if g.reach.told == "" {
 		return
 	}
-	g.reach.told = ""
+	g.reach.told, g.reach.why, g.toldWait = "", "", false // what take-overs wait for is told again
 	g.log.Info("no longer waiting")
 	g.handler.Waiting(codeOK, "")
 }
@@ -68,12 +77,22 @@ func (g *Group) failed(start time.Time, err error) {
 		g.reach.since = start
 	}
 	g.log.Debug("request failed", "error", err)
-	if time.Since(g.reach.since) >= tellAfter {
-		g.tell(codeUnreachable, g.unreachable(err))
+	if time.Since(g.reach.since) < tellAfter {
+		return
 	}
+	message := g.unreachable(err)
+	var refused *kafka.SecurityError
+	if errors.As(err, &refused) && g.reach.why != message {
+		g.reach.told, g.reach.why = "", message // not what was told before: somebody has to do something
+	}
+	g.tell(codeUnreachable, message)
 }
 
 func (g *Group) unreachable(err error) string {
+	var refused *kafka.SecurityError
+	if errors.As(err, &refused) {
+		return refused.Error() // it does answer, and says what to do
+	}
 	if errors.Is(err, kafka.ErrUnreachable) {
 		return err.Error()
 	}

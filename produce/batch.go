@@ -24,6 +24,9 @@ const (
 	atEpoch       = 51
 	atSequence    = 53
 	atCount       = 57
+
+	attributeTransactional = 0x10
+	attributeControl       = 0x20
 )
 
 // maxRecordOverhead bounds what a record takes beside its key, value and headers: length, attributes,
@@ -102,6 +105,13 @@ func stamp(batch []byte, id identity, sequence int32) {
 	be.PutUint16(batch[atEpoch:], uint16(id.epoch))
 	be.PutUint32(batch[atSequence:], uint32(sequence))
 	be.PutUint32(batch[atCRC:], crc32.Checksum(batch[atAttributes:], castagnoli))
+}
+
+// stampTransactional is stamp for a batch of a transaction.
+func stampTransactional(batch []byte, id identity, sequence int32) {
+	be := binary.BigEndian
+	be.PutUint16(batch[atAttributes:], be.Uint16(batch[atAttributes:])|attributeTransactional)
+	stamp(batch, id, sequence)
 }
 
 // nextSequence is the sequence after n records from s; it wraps to 0 after the largest int32.

@@ -31,14 +31,25 @@ type batch struct {
 	count     int32
 	commit    *commit
 	lane      *lane
+	before    *batch // of the same commit and partition
+	head      int64  // of a changelog's first: where it must land; -1: not checked
 
 	// Of the lane's goroutine.
-	stamped bool
-	under   identity
+	stamped   bool
+	under     identity
+	explained bool // between the place where it had to land and its own is nothing but ours
 
 	// Guarded by commit.mu.
 	state state
 	base  int64
+}
+
+// want is where a batch has to land; -1: anywhere. The one before it must have landed.
+func (b *batch) want() int64 {
+	if b.before != nil {
+		return b.before.base + int64(b.before.count)
+	}
+	return b.head
 }
 
 // commit is the fate of one Write.
@@ -46,7 +57,8 @@ type commit struct {
 	batches []*batch
 	records int64
 	bytes   int64
-	done    chan struct{} // closed when every batch has ended
+	sticky  map[string]int32 // where its records without a key go, by topic
+	done    chan struct{}    // closed when every batch has ended
 
 	mu        sync.Mutex
 	open      int  // batches that have not ended

@@ -382,3 +382,21 @@ func TestStopWhileInDoubt(t *testing.T) {
 		}
 	})
 }
+
+// A leader that loses its place while it waits for the other replicas has appended the batch and answers
+// that it is no leader: the batch may be there.
+func TestALeaderThatLostItsPlaceMayHaveAppended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(1, 1)
+		p := running(t, Config{Compression: "none", DeliveryTimeout: 5 * time.Second}, m)
+		m.fault = func(m *model) fault {
+			if m.requests == 0 {
+				return fault{after: codeNotLeader}
+			}
+			return fault{before: errors.New("connection refused")}
+		}
+		_, err := p.Write(t.Context(), []Write{changelog("topic", 0, writes(kv("a", "")))})
+		unknownOf(t, err)
+		equal(t, "log", m.logs[first].records, []string{"a="})
+	})
+}

@@ -78,7 +78,7 @@ func writes(records ...rec) []byte {
 }
 
 func changelog(topic string, partition int32, frames ...[]byte) Write {
-	return Write{Topic: topic, Partition: partition, Changelog: true, Frames: frames}
+	return Write{Topic: topic, Partition: partition, Changelog: true, Head: -1, Frames: frames}
 }
 
 func output(topic string, frames ...[]byte) Write {

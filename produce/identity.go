@@ -42,6 +42,7 @@ func (p *Producer) identity(ctx context.Context, after int) (identity, error) {
 		return identity{}, fmt.Errorf("asking for a producer id: %w", &kafka.Error{Code: resp.ErrorCode, What: "InitProducerId"})
 	}
 	p.ids.latest = identity{id: resp.ProducerID, epoch: resp.ProducerEpoch, generation: p.ids.latest.generation + 1}
+	p.own.add(resp.ProducerID)
 	p.log.Info("producer id", "producer", resp.ProducerID)
 	return p.ids.latest, nil
 }

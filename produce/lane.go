@@ -159,7 +159,7 @@ func (l *lane) settle(ctx context.Context, b *batch, o outcome) bool {
 		b.commit.retry(b, true)
 		l.p.cluster.ForgetLeader(l.tp)
 	case ask:
-		b.commit.retry(b, false)
+		b.commit.retry(b, mayHaveAppended(o.code))
 		l.p.cluster.ForgetLeader(l.tp)
 		return namesTopic(o.code) && l.gone(ctx, b)
 	case newID:
@@ -193,6 +193,7 @@ func (l *lane) took(ctx context.Context, b *batch, o outcome) bool {
 			b.commit.spoil(protocol.CodeTruncated, err)
 		}
 		l.next = o.base + int64(b.count)
+		b.explained = l.p.tails.landed(l.tp, b.want(), o.base, b.count)
 	}
 	b.commit.land(b, o.base)
 	return true
@@ -223,14 +224,24 @@ func (l *lane) fenced(b *batch, o outcome) bool {
 	return false
 }
 
-// gone looks whether the topic of a batch is still the one that it was packed for. An output goes on
-// in a topic that was created anew; a changelog does not.
+// gone looks whether the topic of a batch is still the one that it was packed for, and ends the batch if
+// it is not.
 func (l *lane) gone(ctx context.Context, b *batch) bool {
+	code, err := l.vanished(ctx, b)
+	if err != nil {
+		l.refuse(b, code, err)
+	}
+	return err != nil
+}
+
+// vanished looks whether the topic of a batch is still the one that it was packed for. An output goes on
+// in a topic that was created anew; a changelog does not.
+func (l *lane) vanished(ctx context.Context, b *batch) (code string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.p.cfg.RequestTimeout)
 	defer cancel()
 	topics, err := l.p.cluster.Refresh(ctx, l.tp.Topic)
 	if err != nil {
-		return false
+		return "", nil
 	}
 	topic, ok := topics[l.tp.Topic]
 	if missing(topic, ok) || topic.Err == nil && int(l.tp.Partition) >= len(topic.Partitions) {
@@ -238,26 +249,24 @@ func (l *lane) gone(ctx context.Context, b *batch) bool {
 			l.missing = time.Now()
 		}
 		if time.Since(l.missing) < missingFor {
-			return false
+			return "", nil
 		}
 		what, cure := "topic", "create it, or write to another"
 		if b.changelog {
 			what, cure = "changelog", "restore it"
 		}
-		l.refuse(b, protocol.CodeUnknownTopic, fmt.Errorf("partition %d of %s %q does not exist any more; %s", l.tp.Partition, what, l.tp.Topic, cure))
-		return true
+		return protocol.CodeUnknownTopic, fmt.Errorf("partition %d of %s %q does not exist any more; %s", l.tp.Partition, what, l.tp.Topic, cure)
 	}
 	l.missing = time.Time{}
 	if topic.Err != nil || topic.ID == b.topicID {
-		return false
+		return "", nil
 	}
 	if b.changelog {
 		l.next = 0
-		l.refuse(b, protocol.CodeRecreated, fmt.Errorf("changelog %q was created anew while it was being written", l.tp.Topic))
-		return true
+		return protocol.CodeRecreated, fmt.Errorf("changelog %q was created anew while it was being written", l.tp.Topic)
 	}
 	b.topicID = topic.ID
-	return false
+	return "", nil
 }
 
 // refuse ends a batch for good. When an attempt was in doubt, its place in the sequence may be taken

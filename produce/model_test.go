@@ -95,6 +95,7 @@ func (m *model) Do(ctx context.Context, _ int32, req kmsg.Request) (kmsg.Respons
 	if f.before != nil {
 		return nil, f.before
 	}
+	kafka.NoteTry(ctx, req.Key())
 	req.SetVersion(12)
 	var got kmsg.ProduceRequest
 	got.SetVersion(12)

@@ -126,6 +126,10 @@ func namesTopic(code int16) bool {
 	return code == codeUnknownTopic || code == codeUnknownTopicID || code == codeInconsistentID
 }
 
+// mayHaveAppended says whether a leader may have appended a batch and answer with the code all the same:
+// one that lost its place while it waited for the other replicas.
+func mayHaveAppended(code int16) bool { return code == codeNotLeader }
+
 // codeFor is the protocol's word for a refusal.
 func codeFor(o outcome) string {
 	if o.verdict == tooLarge {

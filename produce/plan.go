@@ -16,8 +16,12 @@ type visit func(t *target, partition int32, r frame.Record, bound int) error
 // scan parses and checks every record of the commit and shows each with its partition. Nothing has
 // been sent when it fails. The errors are *RejectedError, and those of visit.
 func (p *Producer) scan(ctx context.Context, writes []Write, visit visit) error {
+	return p.scanTo(ctx, writes, map[string]int32{}, visit)
+}
+
+// scanTo is scan for records without a key that go where sticky says; what it does not say is added.
+func (p *Producer) scanTo(ctx context.Context, writes []Write, sticky map[string]int32, visit visit) error {
 	targets := map[string]*target{}
-	sticky := map[string]int32{} // where this commit's records without a key go
 	now := time.Now().UnixMilli()
 	for _, w := range writes {
 		t := targets[w.Topic]
@@ -27,7 +31,9 @@ func (p *Producer) scan(ctx context.Context, writes []Write, visit visit) error 
 				return err
 			}
 			targets[w.Topic] = t
-			sticky[w.Topic] = t.live[p.spread.Add(1)%uint32(len(t.live))]
+			if _, known := sticky[w.Topic]; !known {
+				sticky[w.Topic] = t.live[p.spread.Add(1)%uint32(len(t.live))]
+			}
 		}
 		if w.Partition >= t.partitions {
 			return &RejectedError{
@@ -115,15 +121,31 @@ func (s *scanner) partition(key []byte) int32 {
 
 // plan checks a commit and packs it into batches, each of one partition, in order.
 func (p *Producer) plan(ctx context.Context, writes []Write) (*commit, error) {
-	k := packing{p: p, commit: newCommit(), open: map[kafka.TopicPartition]*packer{}, changelogs: map[string]bool{}}
+	k := newPacking(p)
 	defer k.release()
-	for _, w := range writes {
-		k.changelogs[w.Topic] = w.Changelog
-	}
-	if err := p.scan(ctx, writes, k.add); err != nil {
+	k.commit.sticky = map[string]int32{}
+	if err := k.pack(ctx, writes, k.commit.sticky); err != nil {
 		return nil, err
 	}
 	return k.commit, k.flushAll()
+}
+
+func newPacking(p *Producer) *packing {
+	return &packing{
+		p: p, commit: newCommit(), open: map[kafka.TopicPartition]*packer{}, last: map[kafka.TopicPartition]*batch{},
+		changelogs: map[string]bool{}, heads: map[string]int64{},
+	}
+}
+
+// pack adds the records of writes.
+func (k *packing) pack(ctx context.Context, writes []Write, sticky map[string]int32) error {
+	for _, w := range writes {
+		k.changelogs[w.Topic] = w.Changelog
+		if _, known := k.heads[w.Topic]; !known {
+			k.heads[w.Topic] = w.Head
+		}
+	}
+	return k.p.scanTo(ctx, writes, sticky, k.add)
 }
 
 // packing holds the batch under construction of each partition.
@@ -133,14 +155,16 @@ type packing struct {
 	open       map[kafka.TopicPartition]*packer
 	order      []kafka.TopicPartition
 	changelogs map[string]bool
-	last       *packer // of lastAt: most records go where the one before went
-	lastAt     kafka.TopicPartition
+	heads      map[string]int64
+	last       map[kafka.TopicPartition]*batch
+	hot        *packer // of hotAt: most records go where the one before went
+	hotAt      kafka.TopicPartition
 }
 
 func (k *packing) add(t *target, partition int32, r frame.Record, bound int) error {
 	tp := kafka.TopicPartition{Topic: t.name, Partition: partition}
-	pk := k.last
-	if pk == nil || tp != k.lastAt {
+	pk := k.hot
+	if pk == nil || tp != k.hotAt {
 		if pk = k.open[tp]; pk == nil {
 			pk = k.p.packers.Get().(*packer)
 			pk.reset()
@@ -148,7 +172,7 @@ func (k *packing) add(t *target, partition int32, r frame.Record, bound int) err
 			k.open[tp] = pk
 			k.order = append(k.order, tp)
 		}
-		k.last, k.lastAt = pk, tp
+		k.hot, k.hotAt = pk, tp
 	}
 	if pk.count > 0 && pk.size()+bound > min(k.p.cfg.MaxBatchBytes, t.limit) {
 		if err := k.flush(tp, pk); err != nil {
@@ -164,7 +188,12 @@ func (k *packing) flush(tp kafka.TopicPartition, pk *packer) error {
 	if err != nil {
 		return &RejectedError{Code: protocol.CodeInternal, Message: err.Error(), Err: err}
 	}
-	k.commit.add(&batch{tp: tp, topicID: pk.topicID, changelog: k.changelogs[tp.Topic], records: records, count: pk.count})
+	b := &batch{
+		tp: tp, topicID: pk.topicID, changelog: k.changelogs[tp.Topic], records: records, count: pk.count,
+		before: k.last[tp], head: k.heads[tp.Topic],
+	}
+	k.last[tp] = b
+	k.commit.add(b)
 	pk.reset()
 	return nil
 }

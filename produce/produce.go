@@ -64,6 +64,7 @@ type Write struct {
 	Topic     string
 	Partition int32 // >= 0: this one (the task's number, for a changelog); -1: by key
 	Changelog bool
+	Head      int64    // of a changelog: the offset that its next record must get, markers and aborted batches of ours not counted; -1: not checked
 	Frames    [][]byte // writes frames, in order; must not change until Write has returned
 }
 
@@ -72,6 +73,7 @@ type Landed struct {
 	Base, Next  int64 // first offset, and the one after the last
 	LeaderEpoch int32 // of the last batch; -1: not known
 	TopicID     [16]byte
+	Foreign     bool // somebody else has written between Head and Base, or Head is not there any more
 }
 
 // Result is what a whole commit has become.
@@ -103,6 +105,8 @@ type Producer struct {
 	packers sync.Pool
 	limits  limits
 	ids     identities
+	own     owned
+	tails   tails
 	spread  atomic.Uint32 // the next partition for records without a key
 
 	started chan struct{}
@@ -199,7 +203,14 @@ func (p *Producer) Write(ctx context.Context, writes []Write) (Result, error) {
 		return Result{}, err
 	}
 	r := c.result()
+	foreign := make(chan map[string]bool, 1)
+	go func() { foreign <- p.checkTails(ctx, c) }()
 	p.fillEpochs(ctx, c, r)
+	for topic := range <-foreign {
+		at := r.Changelogs[topic]
+		at.Foreign = true
+		r.Changelogs[topic] = at
+	}
 	return r, nil
 }
 

@@ -18,6 +18,7 @@ const (
 
 	lowestProduce = 7  // the first that takes zstd
 	topicIDs      = 13 // the first that names topics by id
+	transactional = 11 // the last whose brokers do not add partitions to the transaction by themselves
 )
 
 // sender packs what several lanes have for one broker into shared requests. It has no goroutine:
@@ -26,6 +27,8 @@ type sender struct {
 	node    int32
 	cluster cluster
 	timeout time.Duration
+
+	transaction string // the transactional id; "": none
 
 	mu      sync.Mutex
 	waiting []*parcel
@@ -122,32 +125,24 @@ func (s *sender) exchange(ctx context.Context, parcels []*parcel) []outcome {
 	req.TimeoutMillis = int32((s.timeout * 3 / 4).Milliseconds())
 	var highest int16
 	req.Topics, highest = requestTopics(parcels)
-	tracked := &trackedRequest{ProduceRequest: req}
-	got, err := s.cluster.Do(ctx, s.node, kafka.Between(tracked, lowestProduce, highest))
+	if s.transaction != "" {
+		req.TransactionID = &s.transaction
+		highest = transactional
+	}
+	ctx, tries := kafka.CountTries(ctx, kmsg.Produce)
+	got, err := s.cluster.Do(ctx, s.node, kafka.Between(req, lowestProduce, highest))
 	resp, ok := got.(*kmsg.ProduceResponse)
 	if err == nil && !ok {
 		err = fmt.Errorf("answered with %T", got)
 	}
 	for i, x := range parcels {
 		if err != nil {
-			outcomes[i] = fromError(fmt.Errorf("writing to broker %d: %w", s.node, err), tracked.written)
+			outcomes[i] = fromError(fmt.Errorf("writing to broker %d: %w", s.node, err), tries.Written())
 			continue
 		}
 		outcomes[i] = find(resp, x.b)
 	}
 	return outcomes
-}
-
-// trackedRequest knows whether it was ever encoded, which the client does on a live connection: one
-// that never was has not been sent.
-type trackedRequest struct {
-	*kmsg.ProduceRequest
-	written bool
-}
-
-func (r *trackedRequest) AppendTo(dst []byte) []byte {
-	r.written = true
-	return r.ProduceRequest.AppendTo(dst)
 }
 
 // requestTopics groups the parcels by topic. Topics are named by id, from version 13 on, only when

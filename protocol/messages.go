@@ -93,6 +93,12 @@ type Hello struct {
 	Resume   string      `json:"resume,omitempty"` // reserved
 }
 
+// The guarantees of a Welcome.
+const (
+	AtLeastOnce = "at_least_once"
+	ExactlyOnce = "exactly_once"
+)
+
 // Limits are the sizes that the sidecar accepts, in bytes.
 type Limits struct {
 	MaxFrame              int64 `json:"max_frame" rule:"min=1"`
@@ -116,7 +122,7 @@ type Welcome struct {
 	Sidecar   Software  `json:"sidecar"`
 	Features  []string  `json:"features,omitempty"`
 	Group     string    `json:"group" rule:"nonempty"`
-	Guarantee string    `json:"guarantee" rule:"oneof=at_least_once exactly_once"` // at_least_once or exactly_once
+	Guarantee string    `json:"guarantee" rule:"oneof=at_least_once exactly_once"` // AtLeastOnce or ExactlyOnce
 	Limits    Limits    `json:"limits"`
 	Credit    Window    `json:"credit"` // initial limits for what the worker sends
 	Deadlines Deadlines `json:"deadlines"`
@@ -169,7 +175,8 @@ type Opened struct {
 }
 
 // Restoring tells how far a replay has come. Rate is records per second; Remaining counts offsets to
-// the end (an upper bound of records); ETA is in milliseconds, -1 when not known.
+// the end (an upper bound of records); ETA is in milliseconds, -1 when not known. WaitsFor says what a
+// replay that stands still waits for.
 type Restoring struct {
 	Task      string `json:"task" rule:"nonempty"`
 	Epoch     uint32 `json:"epoch" rule:"min=1"`
@@ -179,6 +186,7 @@ type Restoring struct {
 	Rate      int64  `json:"rate" rule:"min=0"`
 	Remaining int64  `json:"remaining" rule:"min=0"`
 	ETA       int64  `json:"eta_ms" rule:"min=-1"`
+	WaitsFor  string `json:"waits_for,omitempty"`
 }
 
 // Restored says that all tables of the task have reached their ends. It travels behind the task's

@@ -20,6 +20,7 @@ func testKafka(t *testing.T, addrs []string) {
 		"empty":        testEmpty,
 		"replay":       testReplay,
 		"transactions": testTransactions,
+		"open":         testOpenTransaction,
 		"deleted head": testDeletedHead,
 		"recreated":    testRecreated,
 		"past end":     testPastEnd,

@@ -46,6 +46,8 @@ type replay struct {
 	began    time.Time // no later than when the end was captured
 	asOf     time.Time // see Checkpoint.Time
 	short    time.Time // since when the log ends before the captured end
+	held     time.Time // since when an open transaction keeps what follows from being read
+	heldAt   int64     // where that is
 	lastSent time.Time // of the last frame
 	logged   time.Time // when the log heard last of the progress
 	sent     bool      // whether there was a frame

@@ -47,6 +47,7 @@ type Progress struct {
 	Rate      int64         // records per second, lately
 	Remaining int64         // offsets to the end: an upper bound of records
 	ETA       time.Duration // negative: not known
+	Waits     string        // what it has waited for some time, in words; usually for nothing: ""
 }
 
 // Handler hears of requests. Its methods must not block.

@@ -1,11 +1,16 @@
 package restore
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pillion/pillion/internal/kafka"
 	"github.com/pillion/pillion/protocol/frame"
 )
+
+// heldAfter is how long a log may stand still at an open transaction before it is said. Usual ones end in
+// less.
+const heldAfter = 5 * time.Second
 
 // logEvery is how often the log hears of the progress of a long replay; the worker hears more often.
 const logEvery = 10 * time.Second
@@ -22,7 +27,9 @@ func (s *replay) tick() error {
 	s.mu.Lock()
 	p := Progress{Records: s.records, Bytes: s.bytes, Remaining: max(0, s.end-s.pos.Next)}
 	next, reached := s.pos.Next, s.reached
-	log := now.Sub(s.logged) >= logEvery
+	waits, news := s.waits(now)
+	p.Waits = waits
+	log := now.Sub(s.logged) >= logEvery || news
 	if log {
 		s.logged = now
 	}
@@ -36,9 +43,34 @@ func (s *replay) tick() error {
 		if p.ETA >= 0 {
 			eta = p.ETA.Round(time.Second).String()
 		}
-		s.m.log.Info("still restoring", s.fields("records", p.Records, "bytes", p.Bytes, "rate", p.Rate, "remaining", p.Remaining, "eta", eta)...)
+		fields := s.fields("records", p.Records, "bytes", p.Bytes, "rate", p.Rate, "remaining", p.Remaining, "eta", eta)
+		if waits != "" {
+			s.m.log.Warn("a restore waits", append(fields, "waits_for", waits)...)
+		} else {
+			s.m.log.Info("still restoring", fields...)
+		}
 	}
 	return nil
+}
+
+// waits says what a replay waits for that has read all that is stable: somebody has a transaction open
+// there. News: it is said for the first time. It needs mu.
+func (s *replay) waits(now time.Time) (text string, news bool) {
+	stable := s.pos.StableOffset
+	if stable < 0 || s.pos.Next < stable || s.pos.HighWatermark <= stable || s.pos.Next >= s.end {
+		s.held, s.heldAt = time.Time{}, -1
+		return "", false
+	}
+	if s.held.IsZero() || s.heldAt != stable {
+		s.held, s.heldAt = now, stable
+	}
+	since := now.Sub(s.held)
+	if since < heldAfter {
+		return "", false
+	}
+	news = since < heldAfter+s.m.cfg.ProgressEvery
+	return fmt.Sprintf("a transaction that is open at offset %d of %s/%d, and has been for %v: what follows it is read when its writer ends it, or its transaction.timeout.ms is over",
+		stable, s.r.Topic, s.r.Partition, since.Round(time.Second)), news
 }
 
 // keepYoung sends a frame of no records that moves the checkpoint's time.

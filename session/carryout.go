@@ -182,6 +182,8 @@ func (r *Runner) carryOutKafka(ctx context.Context, e Effect) {
 		})
 	case Produce:
 		r.beside(func() Event { return r.produce(ctx, e) })
+	case Transact:
+		r.beside(func() Event { return r.transact(ctx, e) })
 	case Locate:
 		r.beside(func() Event { return r.locate(ctx, e) })
 	default:
@@ -222,26 +224,44 @@ func (r *Runner) produce(ctx context.Context, e Produce) Event {
 		}}
 	}
 	landed, err := r.ports.Producer.Produce(ctx, e.Writes)
-	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Landed: landed}
-	var unknown *UnknownError
-	if !errors.As(err, &unknown) || unknown.Ended == nil || isClosed(unknown.Ended) {
-		return done
-	}
-	done.InDoubt = true
-	r.Post(done)
-	select {
-	case <-unknown.Ended:
-	case <-ctx.Done():
-	}
-	return ProduceEnded{Op: e.Op}
+	ended := endOf(err)
+	done := Produced{Task: e.Task, Op: e.Op, Result: resultOf(err), Landed: landed, InDoubt: ended != nil}
+	return r.untilEnded(ctx, done, e.Op, ended)
 }
 
-func isClosed(c <-chan struct{}) bool {
+// transact stays until the transaction has an end. Nothing is confirmed before: the group itself refuses
+// the positions of a member that is none any more, and the transaction is aborted then.
+func (r *Runner) transact(ctx context.Context, e Transact) Event {
+	landed, err := r.ports.Producer.Transact(ctx, e.Task, e.Writes, e.Next)
+	ended := endOf(err)
+	done := Transacted{Task: e.Task, Op: e.Op, Result: resultOf(err), Landed: landed, InDoubt: ended != nil}
+	return r.untilEnded(ctx, done, e.Op, ended)
+}
+
+// untilEnded tells at once what became of a step that writes, and stays while it is in doubt.
+func (r *Runner) untilEnded(ctx context.Context, done Event, op int64, ended <-chan struct{}) Event {
+	if ended == nil {
+		return done
+	}
+	r.Post(done)
 	select {
-	case <-c:
-		return true
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return ProduceEnded{Op: op}
+}
+
+// endOf is closed when what is in doubt can take no effect any more; nil: nothing is, or it can already not.
+func endOf(err error) <-chan struct{} {
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) || unknown.Ended == nil {
+		return nil
+	}
+	select {
+	case <-unknown.Ended:
+		return nil
 	default:
-		return false
+		return unknown.Ended
 	}
 }
 

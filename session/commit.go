@@ -72,13 +72,26 @@ func (m *Machine) startCommit(t *task) bool {
 		return true
 	}
 	c.op, c.since = m.nextOp(), m.syncs
-	if !c.produced && len(c.dest) > 0 {
-		m.do(Produce{Task: t.id, Op: c.op, Writes: c.dest})
-		return true
+	switch {
+	case m.cfg.Guarantee == protocol.ExactlyOnce:
+		m.do(Transact{Task: t.id, Op: c.op, Writes: t.headed(c.dest), Next: c.next})
+	case !c.produced && len(c.dest) > 0:
+		m.do(Produce{Task: t.id, Op: c.op, Writes: t.headed(c.dest)})
+	default:
+		c.produced = true
+		m.do(CommitPositions{Task: t.id, Op: c.op, Next: c.next})
 	}
-	c.produced = true
-	m.do(CommitPositions{Task: t.id, Op: c.op, Next: c.next})
 	return true
+}
+
+// headed says of each write to a changelog where it has to land.
+func (t *task) headed(writes []StreamWrites) []StreamWrites {
+	for i := range writes {
+		if table := writes[i].Table; table != "" {
+			writes[i].Head = t.heads[table]
+		}
+	}
+	return writes
 }
 
 // checkPositions: a position never goes back, nor past what was delivered.
@@ -120,25 +133,68 @@ func (m *Machine) head(id TaskID, op int64) (*task, *commit) {
 	return t, t.commits[0]
 }
 
-func (m *Machine) produced(ev Produced) error {
-	t, c := m.head(ev.Task, ev.Op)
-	if ev.InDoubt {
-		m.addOrphan(ev.Op, orphan{task: ev.Task, doubt: true})
-		m.log("warn", "writes may still land, the task waits for their end", "task", ev.Task.String())
+// written is head of a step that writes: what is in doubt is waited for, whatever became of its commit.
+func (m *Machine) written(id TaskID, op int64, inDoubt bool) (*task, *commit) {
+	t, c := m.head(id, op)
+	if inDoubt {
+		m.addOrphan(op, orphan{task: id, doubt: true})
+		m.log("warn", "writes may still land, the task waits for their end", "task", id.String())
 	}
+	return t, c
+}
+
+func (m *Machine) produced(ev Produced) error {
+	t, c := m.written(ev.Task, ev.Op, ev.InDoubt)
 	if c == nil {
 		return nil
 	}
 	switch ev.Outcome {
 	case OK:
 		c.produced, c.landed = true, ev.Landed
-		c.foreign = t.advance(ev.Landed)
+		c.foreign = t.advance(c.dest, ev.Landed)
 	case Refused:
 		m.failCommits(t, ev.Result)
 	default:
 		m.failCommits(t, Result{Outcome: Unknown, Code: cmp.Or(ev.Code, protocol.CodeInternal), Message: ev.Message})
 	}
 	return nil
+}
+
+// transacted: the whole of a commit at once.
+//
+// INVARIANT: a commit is answered aborted only when nothing of it can become visible.
+func (m *Machine) transacted(ev Transacted) error {
+	t, c := m.written(ev.Task, ev.Op, ev.InDoubt)
+	if c == nil {
+		return nil
+	}
+	switch ev.Outcome {
+	case OK:
+		c.landed = ev.Landed
+		c.foreign = t.advance(c.dest, ev.Landed)
+		m.committed(t, c)
+	case Rebalancing: // aborted; it is repeated after the sync while the task is still ours
+		c.waitsSync, c.retryAt = m.afterSync(c.since)
+	case FencedOut:
+		m.failCommits(t, Result{Outcome: Refused, Code: protocol.CodeFenced, Message: ev.Message})
+	case Refused:
+		m.failCommits(t, ev.Result)
+	case Unknown:
+		m.failCommits(t, Result{Outcome: Unknown, Code: cmp.Or(ev.Code, protocol.CodeInternal), Message: ev.Message})
+	default:
+		m.logChatter("a transaction failed, trying again", "task", t.id.String(), "error", ev.Message)
+		c.retryAt = m.now.Add(m.cfg.RetryDelay)
+	}
+	return nil
+}
+
+// committed ends the first commit of a task.
+func (m *Machine) committed(t *task, c *commit) {
+	t.positions, t.failures = c.next, 0
+	t.commits = t.commits[1:]
+	m.unended.add(c.conn, -1)
+	m.free(c.conn, c.writes)
+	m.landed(t, c)
 }
 
 func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
@@ -148,11 +204,7 @@ func (m *Machine) positionsCommitted(ev PositionsCommitted) error {
 	}
 	switch ev.Outcome {
 	case OK:
-		t.positions, t.failures = c.next, 0
-		t.commits = t.commits[1:]
-		m.unended.add(c.conn, -1)
-		m.free(c.conn, c.writes)
-		m.landed(t, c)
+		m.committed(t, c)
 	case Rebalancing:
 		// INVARIANT: repeated after the sync while the task is still ours.
 		c.waitsSync, c.retryAt = m.afterSync(c.since)
@@ -201,24 +253,30 @@ func (t *task) stored(landed map[string]Landed) {
 	}
 }
 
-// advance moves the heads of the changelogs that were written, and names one in which the write did
-// not land where it had to.
-func (t *task) advance(landed map[string]Landed) (foreign string) {
-	for _, tb := range t.tables {
-		at, ok := landed[tb.stream.Name]
-		if !ok || at.Next == 0 {
+// advance moves the heads of the changelogs that were written, and names one in which somebody else has
+// written. The worker may have released the task already.
+func (t *task) advance(dest []StreamWrites, landed map[string]Landed) (foreign string) {
+	for _, d := range dest {
+		at, ok := landed[d.Table]
+		if !ok || d.Table == "" || at.Next == 0 {
 			continue
 		}
-		if at.Base != tb.head {
-			foreign = tb.stream.Topic
+		if at.Foreign {
+			foreign = d.Topic
 		}
-		tb.head = at.Next
+		t.heads[d.Table] = at.Next
 	}
 	return foreign
 }
 
 // failCommits answers the first commit with why, and all later ones of the epoch alike; the epoch is over.
+//
+// INVARIANT: after a transaction without an answer the positions are not known until Kafka has told them: a
+// release at the former ones would take back what it may have committed.
 func (m *Machine) failCommits(t *task, why Result) {
+	if why.Outcome == Unknown && m.cfg.Guarantee == protocol.ExactlyOnce {
+		t.positions = nil
+	}
 	m.log("warn", "commit failed", "task", t.id.String(), "code", why.Code, "error", why.Message)
 	m.dropCommits(t, why)
 	if t.open() {

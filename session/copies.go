@@ -44,7 +44,7 @@ func (m *Machine) copies() []copied {
 // for each commit.
 func changesCopies(ev Event) bool {
 	switch ev := ev.(type) {
-	case Active, Produced, PositionsCommitted, ReplayProgress, Reached:
+	case Active, Produced, Transacted, PositionsCommitted, ReplayProgress, Reached:
 		return false
 	case Received:
 		_, commit := ev.Message.(protocol.Commit)

@@ -18,6 +18,10 @@ func (d doubtful) Produce(context.Context, []StreamWrites) (map[string]Landed, e
 	return nil, &UnknownError{Code: protocol.CodeKafkaUnreachable, Err: errors.New("no answer"), Ended: d.ended}
 }
 
+func (d doubtful) Transact(ctx context.Context, _ TaskID, writes []StreamWrites, _ map[string]int64) (map[string]Landed, error) {
+	return d.Produce(ctx, writes)
+}
+
 func TestAProduceInDoubtIsAnsweredAtOnceAndEndsLater(t *testing.T) {
 	r, err := NewRunner(simConfig, hclog.NewNullLogger())
 	if err != nil {

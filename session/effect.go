@@ -132,6 +132,13 @@ type (
 		Op     int64
 		Writes []StreamWrites
 	}
+	// Transact writes the frames of a commit and commits its positions in one transaction. Answer: Transacted.
+	Transact struct {
+		Task   TaskID
+		Op     int64
+		Writes []StreamWrites
+		Next   map[string]int64
+	}
 )
 
 // NoEnd is the end of a replay that only follows.
@@ -142,6 +149,7 @@ type StreamWrites struct {
 	Topic     string
 	Table     string
 	Partition int32 // of a changelog; -1: by key
+	Head      int64 // of a changelog: where the write must land when nobody else writes there
 	Frames    [][]byte
 }
 

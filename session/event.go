@@ -109,8 +109,17 @@ type (
 		Landed  map[string]Landed
 		InDoubt bool
 	}
-	// ProduceEnded: of a Produce in doubt nothing can land any more.
+	// ProduceEnded: of a Produce or Transact in doubt nothing can take effect any more.
 	ProduceEnded struct{ Op int64 }
+	// Transacted answers Transact: OK, all of it is committed; Unknown, or nothing of it is and will be. InDoubt
+	// is as in Produced.
+	Transacted struct {
+		Task TaskID
+		Op   int64
+		Result
+		Landed  map[string]Landed
+		InDoubt bool
+	}
 	// PositionsCommitted answers CommitPositions.
 	PositionsCommitted struct {
 		Task TaskID
@@ -134,6 +143,7 @@ type (
 	ReplayProgress struct {
 		Stream                                 uint32
 		Records, Bytes, Rate, Remaining, EtaMS int64
+		WaitsFor                               string
 	}
 	// StreamFailed: the replay or feed of the stream has ended. Reopen: a new take-over of the task
 	// decides how it goes on; otherwise a person must act.
@@ -144,11 +154,12 @@ type (
 	}
 )
 
-// Landed is where the writes to a table's changelog are: from Base up to Next, and the checkpoint there.
-// Next 0: that cannot be told.
+// Landed is where the writes to a table's changelog end, and the checkpoint there. Next 0: that cannot be
+// told. Foreign: somebody else has written there since the Head of the write.
 type Landed struct {
 	Checkpoint string
-	Base, Next int64
+	Next       int64
+	Foreign    bool
 }
 
 // From the process.

@@ -194,8 +194,10 @@ func (m *Machine) finished(t *task) error {
 	return nil
 }
 
+// writeRelease writes that the task is not ours any more, beside its positions: as Kafka has them, when we do
+// not know them. While a transaction of it has no end the claim stays: the group lets go of it only then.
 func (m *Machine) writeRelease(t *task) {
-	if !t.taken {
+	if !t.taken || t.positions == nil && m.doubted(t.id) {
 		_ = t.move(onWritten)
 		m.gone(t)
 		return
@@ -251,7 +253,9 @@ func (m *Machine) gone(t *task) {
 }
 
 // forget what the take-over has found.
-func (t *task) forget() { t.taken, t.positions, t.topicIDs, t.ends = false, nil, nil, nil }
+func (t *task) forget() {
+	t.taken, t.positions, t.topicIDs, t.ends, t.heads = false, nil, nil, nil, nil
+}
 
 // groupLost: lost is not revoked. Every epoch is over at once and nothing more is committed. A copy is no
 // claim: it goes on, and the next sync says what becomes of it.

@@ -49,6 +49,8 @@ type Machine struct {
 	leaving    bool // every task is to go, then the membership
 	leaveSent  bool
 	waiting    GroupWaiting
+	waitsSince time.Time // waiting
+	waitsTold  time.Time // in the log, last
 	stopped    bool
 	chatter    chatter
 }
@@ -131,6 +133,8 @@ func (m *Machine) handle(ev Event) error {
 		return m.releaseWritten(ev)
 	case Left:
 		m.left()
+	case Transacted:
+		return m.transacted(ev)
 	case Produced:
 		return m.produced(ev)
 	case ProduceEnded:

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -264,4 +265,26 @@ func TestAMessageThatDoesNotFitIsRefusedAndChangesNothing(t *testing.T) {
 	s.on(s.from(protocol.Released{Re: 9, Task: "s/0", Epoch: 1}), "send 1 error s/0 1 not_allowed")
 	s.on(s.from(protocol.Welcome{}), "send 1 error not_allowed")
 	s.on(s.commit(1, 1, 20, false), "positions s/0 map[in:20]")
+}
+
+// A log that says once that Kafka is away looks like one of a sidecar that has given up.
+func TestAWaitingThatGoesOnIsSaidEachMinute(t *testing.T) {
+	s := running(t)
+	away := GroupWaiting{Code: protocol.CodeKafkaUnreachable, Message: "no broker answers"}
+	var said []string
+	for range 5 {
+		s.log = nil
+		expected := []string{}
+		if len(said) == 0 {
+			expected = append(expected, "send 1 waiting kafka_unreachable")
+		}
+		s.on(away, expected...)
+		said = append(said, strings.Join(s.log, ";"))
+		s.now = s.now.Add(40 * time.Second)
+	}
+	for i, want := range []string{"waiting code", "", "still waiting code kafka_unreachable for 1m20s", "", "still waiting code kafka_unreachable for 2m40s"} {
+		if want == "" && said[i] != "" || !strings.HasPrefix(said[i], want) {
+			t.Errorf("after %d s: %q, want %q", 40*i, said[i], want)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"time"
 
 	"github.com/pillion/pillion/protocol"
@@ -49,6 +50,8 @@ func (m *Machine) tookOver(ev TookOver) error {
 	if ev.Outcome == OK {
 		took := ev.TakeOver
 		t.taken, t.positions, t.topicIDs, t.ends = true, took.Positions, took.TopicIDs, took.Ends
+		t.heads = map[string]int64{}
+		maps.Copy(t.heads, took.Ends)
 		if t.state == TakingOver && (t.outdated || m.now.Before(t.retryAt) || !m.mayOpen(t)) {
 			return t.move(onNotTaken)
 		}
@@ -133,7 +136,7 @@ func (m *Machine) addTable(t *task, name, topic string, kind protocol.TableKind)
 	t.tables = append(t.tables, &table{stream: protocol.TableStream{
 		Name: name, Topic: topic, Kind: kind,
 		Stream: m.newStream(t, kind == protocol.TableChangelog && t.state != Shadowing),
-	}, head: t.ends[name]})
+	}})
 }
 
 func (m *Machine) globalTopic(name string) string {
@@ -313,7 +316,7 @@ func (m *Machine) restoring(ev ReplayProgress) {
 	}
 	m.send(protocol.Restoring{
 		Task: t.id.String(), Epoch: t.epoch, Table: tb.stream.Name, Records: ev.Records,
-		Bytes: ev.Bytes, Rate: ev.Rate, Remaining: ev.Remaining, ETA: ev.EtaMS,
+		Bytes: ev.Bytes, Rate: ev.Rate, Remaining: ev.Remaining, ETA: ev.EtaMS, WaitsFor: ev.WaitsFor,
 	})
 }
 

@@ -65,6 +65,9 @@ type Feeder interface {
 // Producer writes the frames of one commit and returns the new checkpoint of each table written.
 type Producer interface {
 	Produce(ctx context.Context, writes []StreamWrites) (landed map[string]Landed, err error)
+	// Transact also commits the positions of the task, all or nothing. ErrRebalancing: nothing of it is and
+	// will be there, and after the next sync it may be tried again.
+	Transact(ctx context.Context, task TaskID, writes []StreamWrites, next map[string]int64) (landed map[string]Landed, err error)
 }
 
 // Errors by which the ports say how a step of Kafka ended. Any other error means: try again.

@@ -122,8 +122,20 @@ func (k *fakeKafka) Produce(context.Context, []StreamWrites) (map[string]Landed,
 	return map[string]Landed{"t": {Checkpoint: "v1:x"}}, nil
 }
 
+func (k *fakeKafka) Transact(ctx context.Context, _ TaskID, writes []StreamWrites, _ map[string]int64) (map[string]Landed, error) {
+	return k.Produce(ctx, writes)
+}
+
 func TestRunnerCarriesATaskFromHelloToDrain(t *testing.T) {
-	r, err := NewRunner(simConfig, hclog.NewNullLogger())
+	for _, guarantee := range []string{protocol.AtLeastOnce, protocol.ExactlyOnce} {
+		t.Run(guarantee, func(t *testing.T) { fromHelloToDrain(t, guarantee) })
+	}
+}
+
+func fromHelloToDrain(t *testing.T, guarantee string) {
+	cfg := simConfig
+	cfg.Guarantee = guarantee
+	r, err := NewRunner(cfg, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,6 +87,13 @@ func (s *script) short(e Effect) string {
 	case Produce:
 		s.ops["produce"+e.Task.String()] = e.Op
 		return fmt.Sprintf("produce %s", e.Task)
+	case Transact:
+		s.ops["transact"+e.Task.String()] = e.Op
+		line := fmt.Sprintf("transact %s %v", e.Task, e.Next)
+		for _, w := range e.Writes {
+			line += fmt.Sprintf(" at %d", w.Head)
+		}
+		return line
 	case DrainGroup:
 		return "drain the group"
 	case FinishRestore:

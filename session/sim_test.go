@@ -16,6 +16,8 @@ func opTask(e Effect) (TaskID, bool) {
 	switch e := e.(type) {
 	case Produce:
 		return e.Task, true
+	case Transact:
+		return e.Task, true
 	case CommitPositions:
 		return e.Task, true
 	case WriteRelease:
@@ -28,9 +30,22 @@ func opNumber(e Effect) int64 {
 	switch e := e.(type) {
 	case TakeOverTask:
 		return e.Op
+	case Transact:
+		return e.Op
 	case CommitPositions:
 		return e.Op
 	case WriteRelease:
+		return e.Op
+	}
+	return 0
+}
+
+// written is the number of a step that writes records; 0: it writes none.
+func written(e Effect) int64 {
+	switch e := e.(type) {
+	case Produce:
+		return e.Op
+	case Transact:
 		return e.Op
 	}
 	return 0
@@ -96,6 +111,7 @@ func (w *world) finish(op Effect, res Result) func() {
 		}
 		if res.Outcome == OK {
 			w.taken[op.Task], w.written[op.Task], w.ends[op.Task] = true, false, ends
+			delete(w.unsure, op.Task)
 		}
 		return func() {
 			if res.Outcome == OK && op.Op > w.staleOps {
@@ -110,20 +126,22 @@ func (w *world) finish(op Effect, res Result) func() {
 		doubt := res.Outcome == Unknown && w.rng.IntN(2) == 0
 		var landed map[string]Landed
 		if res.Outcome == OK || res.Outcome == Unknown && !doubt && w.rng.IntN(2) == 0 {
-			landed = w.land(op)
+			landed = w.land(op.Task, op.Writes)
 		}
 		return func() {
 			if doubt {
 				w.doubted[op.Task]++
 				w.results = append(w.results, func() {
 					if w.doubted[op.Task]--; w.rng.IntN(2) == 0 {
-						w.land(op)
+						w.land(op.Task, op.Writes)
 					}
 					w.step(ProduceEnded{Op: op.Op})
 				})
 			}
 			w.step(Produced{Task: op.Task, Op: op.Op, Result: res, InDoubt: doubt, Landed: landed})
 		}
+	case Transact:
+		return w.transacted(op, res)
 	case CommitPositions:
 		if res.Outcome == Failed && w.rng.IntN(3) == 0 {
 			res.Outcome = Refused

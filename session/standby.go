@@ -56,9 +56,8 @@ func (m *Machine) catchUp(t *task) error {
 			continue
 		}
 		tb.reached = false
-		tb.head = t.ends[tb.stream.Name]
 		if t.awaiting == 0 && tb.resetting == 0 { // else it is started with its end
-			m.do(FinishRestore{Stream: tb.stream.Stream, End: tb.head})
+			m.do(FinishRestore{Stream: tb.stream.Stream, End: t.ends[tb.stream.Name]})
 		}
 	}
 	return m.maybePromoted(t)

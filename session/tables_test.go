@@ -254,16 +254,16 @@ func (w *world) store(task string, points map[string]string) {
 }
 
 // land makes the writes of a commit part of the log.
-func (w *world) land(op Produce) map[string]Landed {
+func (w *world) land(task TaskID, writes []StreamWrites) map[string]Landed {
 	landed := map[string]Landed{}
-	for _, d := range op.Writes {
+	for _, d := range writes {
 		if d.Table == "" {
 			continue
 		}
-		at := tableOf{op.Task.String(), d.Table}
+		at := tableOf{task.String(), d.Table}
 		base := w.logs[at]
 		w.logs[at] = base + 1
-		landed[d.Table] = Landed{Base: base, Next: base + 1, Checkpoint: strconv.FormatInt(base+1, 10)}
+		landed[d.Table] = Landed{Next: base + 1, Checkpoint: strconv.FormatInt(base+1, 10), Foreign: base != d.Head}
 	}
 	return landed
 }

@@ -48,6 +48,7 @@ type task struct {
 	positions  map[string]int64
 	topicIDs   map[string][16]byte
 	ends       map[string]int64 // per changelog table
+	heads      map[string]int64 // per changelog table: where the next write must land, when nobody else writes
 
 	epoch    uint32
 	conn     ConnID
@@ -69,7 +70,6 @@ type task struct {
 type table struct {
 	stream    protocol.TableStream
 	reached   bool
-	head      int64 // of a changelog: where the next write must land, when nobody else writes
 	resetting int64 // id of the reset that the worker owes an answer to
 
 	replayed   int64  // records of the replay, when it reached its end; of a copy, since it is ours

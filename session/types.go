@@ -92,7 +92,7 @@ func (c *Config) Validate() error {
 		c.RetryDelay = 500 * time.Millisecond
 	}
 	if c.Guarantee == "" {
-		c.Guarantee = "at_least_once"
+		c.Guarantee = protocol.AtLeastOnce
 	}
 	if c.RevokeTimeout <= 0 {
 		return fmt.Errorf("revoke_timeout must be more than 0, is %v", c.RevokeTimeout)

@@ -127,16 +127,29 @@ func (m *Machine) refuseWorker(code, message string) {
 }
 
 func (m *Machine) groupWaiting(ev GroupWaiting) {
-	if ev.Code == "" || ev.Code == m.waiting.Code {
+	switch {
+	case ev.Code == "":
+		return
+	case ev.Code == m.waiting.Code:
+		m.stillWaiting(ev)
 		return
 	}
 	if ev.Code == protocol.CodeOk {
 		m.quiet()
 		return
 	}
-	m.waiting = ev
+	m.waiting, m.waitsSince, m.waitsTold = ev, m.now, m.now
 	m.log("warn", "waiting", "code", ev.Code, "error", ev.Message)
 	m.send(protocol.Waiting{Code: ev.Code, Message: ev.Message})
+}
+
+// stillWaiting says once a minute that a waiting goes on: who looks at a log sees its end first.
+func (m *Machine) stillWaiting(ev GroupWaiting) {
+	if m.now.Sub(m.waitsTold) < time.Minute {
+		return
+	}
+	m.waitsTold = m.now
+	m.log("warn", "still waiting", "code", ev.Code, "for", m.now.Sub(m.waitsSince).Round(time.Second).String(), "error", ev.Message)
 }
 
 // quiet ends a waiting.

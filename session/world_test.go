@@ -57,6 +57,11 @@ type world struct {
 	lost     map[TaskID]bool // no commit may follow
 	doubted  map[TaskID]int  // writes that may still land
 
+	// Of transactions.
+	transacting map[int64]int64 // the commit of each that began, by its step
+	visible     map[int64]bool  // commits that were committed as one
+	unsure      map[TaskID]bool // it is not known whether the last one was
+
 	tables
 
 	seen map[string]int // what happened, in all worlds
@@ -74,7 +79,9 @@ var simConfig = Config{
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	m, err := NewMachine(simConfig)
+	cfg := simConfig
+	cfg.Guarantee = []string{protocol.AtLeastOnce, protocol.ExactlyOnce}[seed%2]
+	m, err := NewMachine(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +92,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		open: map[string]protocol.Assign{}, streams: map[uint32]string{},
 		missing: map[string]map[uint32]bool{}, unready: map[string]int64{}, flowing: map[uint32]string{}, paused: map[uint32]bool{},
 		taken: map[TaskID]bool{}, written: map[TaskID]bool{}, lost: map[TaskID]bool{}, doubted: map[TaskID]int{},
+		transacting: map[int64]int64{}, visible: map[int64]bool{}, unsure: map[TaskID]bool{},
 		tables: newTables(),
 	}
 	for s := range 2 {
@@ -181,7 +189,7 @@ func (w *world) effect(e Effect) {
 			delete(w.owned, id)
 		}
 	case DrainGroup:
-	case Prepare, TakeOverTask, Produce, CommitPositions, WriteRelease, LeaveGroup:
+	case Prepare, TakeOverTask, Produce, Transact, CommitPositions, WriteRelease, LeaveGroup:
 		w.began(e)
 	default:
 		w.streamEffect(e)
@@ -193,11 +201,20 @@ func (w *world) began(e Effect) {
 	if c, ok := e.(CommitPositions); ok && w.lost[c.Task] {
 		w.fail("positions of %s are committed after the loss", c.Task)
 	}
+	if x, ok := e.(Transact); ok {
+		if w.lost[x.Task] {
+			w.fail("a transaction of %s begins after the loss", x.Task)
+		}
+		w.transacting[x.Op] = w.m.tasks[x.Task].commits[0].msg.ID
+	}
 	if o, ok := e.(TakeOverTask); ok && w.doubted[o.Task] > 0 {
 		w.fail("%s is taken over while writes of it may still land", o.Task)
 	}
 	if r, ok := e.(WriteRelease); ok {
 		w.written[r.Task] = false
+		if w.unsure[r.Task] && r.Next != nil {
+			w.fail("%s is released at %v, though it is not known what was committed", r.Task, r.Next)
+		}
 	}
 }
 
@@ -296,8 +313,11 @@ func (w *world) disconnect() {
 	w.conn, w.owed, w.waiting = 0, nil, map[string]int{}
 	w.open, w.queue = map[string]protocol.Assign{}, nil
 	for _, op := range w.ops {
-		if p, ok := op.(Produce); ok {
-			w.former[p.Op] = true
+		switch op := op.(type) {
+		case Produce:
+			w.former[op.Op] = true
+		case Transact:
+			w.former[op.Op] = true
 		}
 	}
 }
@@ -350,6 +370,9 @@ func (w *world) message(msg protocol.Message) {
 		}
 	case protocol.Aborted:
 		w.answered(m.Task, m.Epoch)
+		if w.visible[m.Re] {
+			w.fail("commit %d of %s is answered aborted, and it is in Kafka", m.Re, m.Task)
+		}
 	case protocol.Stale:
 		w.answered(m.Task, m.Epoch)
 	case protocol.Unknown:
@@ -372,8 +395,8 @@ func (w *world) assigned(m protocol.Assign) protocol.Message {
 		if id, ok := opTask(op); ok && id.String() == m.Task && m.Role == protocol.RoleActive {
 			w.fail("%s is assigned while %T of it runs", m.Task, op)
 		}
-		if p, ok := op.(Produce); ok && w.former[p.Op] {
-			w.fail("%s is assigned while a commit of %s, of an earlier connection, runs", m.Task, p.Task)
+		if w.former[written(op)] {
+			w.fail("%s is assigned while a commit of an earlier connection runs: %T", m.Task, op)
 		}
 	}
 	missing, key := map[uint32]bool{}, keyOf(m.Task, m.Epoch)

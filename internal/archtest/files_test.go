@@ -17,7 +17,7 @@ import (
 const root = "../.."
 
 // skipped are folders of tools and of generated or fetched things.
-var skipped = []string{"target", "node_modules", "testdata", "bin", "demo-data", "build", "dist", "__pycache__"}
+var skipped = []string{"target", "node_modules", "testdata", "bin", "demo-data", "drill-data", "build", "dist", "__pycache__"}
 
 func skip(dir string) bool {
 	hidden := strings.HasPrefix(dir, ".") && dir != ".." && dir != ".ci"

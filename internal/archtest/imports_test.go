@@ -17,6 +17,7 @@ const (
 	errgroup = "golang.org/x/sync/errgroup"
 	compress = "github.com/klauspost/compress"
 	lz4      = "github.com/pierrec/lz4/v4"
+	oauth2   = "golang.org/x/oauth2"
 
 	scenarios = "github.com/pillion/pillion" // the root package: files of spec/
 )
@@ -35,7 +36,7 @@ var allowed = map[string][]string{
 	"feed":                 {"internal/fetch", "internal/gate", "internal/kafka", "protocol", hclog, errgroup},
 	"produce":              {"internal/kafka", "internal/gate", "protocol", compress, lz4, kmsg, hclog, errgroup},
 	"bridge":               {"protocol", "internal/gate", "github.com/gorilla/websocket", hclog, errgroup},
-	"internal/kafka":       {kafkaGo, kmsg, hclog, errgroup},
+	"internal/kafka":       {kafkaGo, kmsg, hclog, errgroup, oauth2},
 	"internal/plan":        {"assignor"},
 	"internal/fetch":       {"internal/kafka", "protocol/frame", compress, lz4, kmsg, hclog, errgroup},
 	"internal/cli":         {scenarios, "internal/conformance", "assignor", "protocol", "session", "groupclient", "restore", "feed", "produce", "bridge", "internal/kafka", "internal/fetch", "internal/gate", "internal/ops", "internal/plan", "internal/cli", hclog, errgroup, "github.com/spf13/pflag", "gopkg.in/yaml.v3"},
@@ -49,7 +50,7 @@ var allowed = map[string][]string{
 }
 
 // tools are never part of the sidecar and may import what they like.
-var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "internal/transcripts", "internal/groupmodel", "internal/groupsim", "test"}
+var tools = []string{"bench", "cmd/devkafka", "internal/kafkatest", "internal/codegen/gen", "internal/specgen/gen", "internal/journeys", "internal/transcripts", "internal/groupmodel", "internal/groupsim", "internal/drill", "internal/nodeclient", "test"}
 
 // edges meet only in internal/cli.
 var edges = []string{"groupclient", "restore", "feed", "produce", "bridge"}
@@ -121,7 +122,7 @@ func TestWhoMayLog(t *testing.T) {
 func TestTestHelpersStayOutOfTheSidecar(t *testing.T) {
 	forbidden := []string{
 		"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo",
-		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "internal/transcripts", module + "internal/groupmodel", module + "internal/groupsim", module + "bench",
+		module + "internal/kafkatest", module + "cmd/devkafka", module + "internal/codegen", module + "internal/specgen", module + "internal/journeys", module + "internal/transcripts", module + "internal/groupmodel", module + "internal/groupsim", module + "internal/drill", module + "internal/nodeclient", module + "bench",
 	}
 	if len(goPackage(t, "cmd/sidecar")) == 0 {
 		return // nothing to link yet

@@ -46,6 +46,13 @@ var attacks = []attack{
 	{"answers that nobody reads", deaf},
 	{"workers that supersede each other", flapping},
 	{"a complaint about everything", complaints},
+	{"frames of gigabytes", hugeFrames},
+	{"framing that is none", badFraming},
+	{"a message in endless parts", manyParts},
+	{"a flood of pings", pings},
+	{"messages that are deep and wide", deepAndWide},
+	{"credit that no ledger holds", credits},
+	{"declarations of everything", boasts},
 }
 
 func garbageFirst(t *testing.T, b *besieged) {

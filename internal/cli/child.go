@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,17 @@ func (c *child) isEnding() (syscall.Signal, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.goodbye, c.goodbye != 0
+}
+
+// dismiss sends the worker away.
+func (c *child) dismiss() {
+	c.signal(c.farewell())
+}
+
+// farewell is the signal with which it is sent away.
+func (c *child) farewell() syscall.Signal {
+	s, _ := c.isEnding()
+	return cmp.Or(s, syscall.SIGTERM)
 }
 
 // signal reaches the worker's whole process group.
@@ -127,11 +139,7 @@ func (c *child) await(ctx context.Context, drained <-chan struct{}, exited <-cha
 		return <-exited
 	case <-drained:
 	}
-	goodbye, _ := c.isEnding()
-	if goodbye == 0 {
-		goodbye = syscall.SIGTERM
-	}
-	for _, s := range []syscall.Signal{goodbye, syscall.SIGKILL} {
+	for _, s := range []syscall.Signal{c.farewell(), syscall.SIGKILL} {
 		select {
 		case err := <-exited:
 			return err

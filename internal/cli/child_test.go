@@ -125,19 +125,41 @@ func TestAChildThatStaysGetsTheSignalAfterTheDrain(t *testing.T) {
 	}
 }
 
-func TestSignalsReachTheChild(t *testing.T) {
-	c, _ := shell("trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done", false)
+// ready is a child that runs a script and has said its first line; done gives its exit code.
+func ready(t *testing.T, script string) (c *child, done <-chan int) {
+	c, _ = shell(script, false)
 	watch := &readiness{ready: make(chan struct{})}
 	c.out = watch
-	done := make(chan int, 1)
+	code := make(chan int, 1)
 	go func() {
-		code, _ := c.Run(t.Context(), nil)
-		done <- code
+		n, _ := c.Run(t.Context(), nil)
+		code <- n
 	}()
 	<-watch.ready
+	return c, code
+}
+
+func TestSignalsReachTheChild(t *testing.T) {
+	c, done := ready(t, "trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done")
 	c.signal(syscall.SIGUSR1)
 	if code := <-done; code != 9 {
 		t.Errorf("exit code %d, want 9", code)
+	}
+}
+
+// Who is dismissed gets the signal that ended us, or SIGTERM, at once.
+func TestADismissedChildGetsItsSignalAtOnce(t *testing.T) {
+	for _, ended := range []syscall.Signal{0, syscall.SIGINT} {
+		c, done := ready(t, "trap 'exit 5' INT; trap 'exit 6' TERM; echo ready; while :; do sleep 0.05; done")
+		want := 6
+		if ended != 0 {
+			c.ending(ended)
+			want = 5
+		}
+		c.dismiss()
+		if code := <-done; code != want {
+			t.Errorf("exit code %d, want %d", code, want)
+		}
 	}
 }
 

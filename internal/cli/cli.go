@@ -43,8 +43,8 @@ const usage = `pillion - the Kafka sidecar of one worker process
       Check a client that somebody wrote: play the sidecar against it, without Kafka.
   pillion version
 
-pillion run --help lists the flags. Every flag --some-name is also PILLION_SOME_NAME in the environment
-and some_name in the YAML file of --config; flags win over the environment, that over the file.
+pillion run --help lists the flags. Every setting --some-name is also PILLION_SOME_NAME in the environment
+and some_name in the YAML file of --config (all flags but --config, --print-config, --workers, --restart); flags win over the environment, that over the file.
 With a COMMAND, listen is a Unix socket of its own and ops_listen is off, unless they are given.
 
 Exit codes: 0 done, 1 the sidecar failed, 2 wrong flags or settings; with a COMMAND its own exit code
@@ -135,7 +135,7 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 			fmt.Fprintf(p.stdout, "%s\nFlags of %s:\n%s", usage, flags.Name(), flags.FlagUsages())
 			return nil, errHelp
 		}
-		return nil, usagef("%w; `pillion %s --help` lists the flags", err, flags.Name())
+		return nil, usagef("%w; %s", err, secretOr(err.Error(), fmt.Sprintf("`pillion %s --help` lists the flags", flags.Name())))
 	}
 	s, given, warnings, err := load(flags, p.environ)
 	if err != nil {
@@ -166,6 +166,9 @@ func (p *process) parse(flags *pflag.FlagSet, args []string, adjust func(*option
 	}
 	if print, _ := flags.GetBool("print-config"); print {
 		printConfig(p.stdout, o)
+		for _, w := range o.warnings {
+			fmt.Fprintln(p.stderr, "pillion:", w)
+		}
 		return nil, errHelp
 	}
 	return o, o.check()

@@ -46,7 +46,7 @@ func (p *process) conformanceCommand(args []string) error {
 	if flags.NArg() > 0 && flags.ArgsLenAtDash() != 0 {
 		return usagef("%q is no flag: put the worker's command behind --", flags.Arg(0))
 	}
-	o := conformance.Options{Command: flags.Args(), Level: *level, Cases: *cases, Parallel: *parallel, Patience: *patience}
+	o := conformance.Options{Command: flags.Args(), Environ: append([]string{}, without(p.environ, secretEnv...)...), Level: *level, Cases: *cases, Parallel: *parallel, Patience: *patience}
 	if *list && len(o.Command) == 0 {
 		o.Command = []string{"none"}
 	}

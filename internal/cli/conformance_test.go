@@ -73,3 +73,12 @@ func TestConformancePasses(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, errOut)
 	}
 }
+
+// A worker is no place for what logs on to Kafka.
+func TestConformanceKeepsSecretsFromTheWorker(t *testing.T) {
+	environ := []string{"PATH=" + os.Getenv("PATH"), "PILLION_SASL_PASSWORD=hush", "COLOUR=red"}
+	_, out, _ := pillion(environ, "conformance", "--case", "handshake", "--", "sh", "-c", "env; exit 3")
+	if strings.Contains(out, "hush") || !strings.Contains(out, "COLOUR=red") || !strings.Contains(out, "PILLION_URL=") {
+		t.Errorf("the worker's environment:\n%s", out)
+	}
+}

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pillion/pillion/bridge"
 	"github.com/pillion/pillion/feed"
+	"github.com/pillion/pillion/groupclient"
 	"github.com/pillion/pillion/internal/gate"
 	"github.com/pillion/pillion/internal/ops"
 	"github.com/pillion/pillion/produce"
@@ -51,6 +53,7 @@ func (h restoreEvents) Progress(r restore.Request, p restore.Progress) {
 	}
 	h.post(session.ReplayProgress{
 		Stream: r.Stream, Records: p.Records, Bytes: p.Bytes, Rate: int64(p.Rate), Remaining: p.Remaining, EtaMS: eta,
+		WaitsFor: p.Waits,
 	})
 }
 
@@ -84,39 +87,82 @@ func (h feedEvents) Failed(r feed.Request, err error) {
 
 // producePort is the session's Producer.
 type producePort struct {
-	producer *produce.Producer
-	now      func() time.Time
-	metrics  *ops.Metrics
+	producer     *produce.Producer
+	transactions *transactions
+	now          func() time.Time
+	metrics      *ops.Metrics
 }
 
+// Produce writes a commit outside of any transaction.
 func (p producePort) Produce(ctx context.Context, writes []session.StreamWrites) (map[string]session.Landed, error) {
-	list := make([]produce.Write, len(writes))
-	for i, w := range writes {
-		list[i] = produce.Write{Topic: w.Topic, Partition: w.Partition, Changelog: w.Table != "", Frames: w.Frames}
-	}
 	began := p.now()
-	result, err := p.producer.Write(ctx, list)
+	result, err := p.producer.Write(ctx, producerWrites(writes))
 	p.metrics.Step("produce", began, err)
 	if err != nil {
-		var rejected *produce.RejectedError
-		if errors.As(err, &rejected) {
-			return nil, &session.RefusedError{Code: rejected.Code, Message: rejected.Message}
-		}
-		unknown := &session.UnknownError{Err: err}
-		var doubt *produce.UnknownError
-		if errors.As(err, &doubt) {
-			unknown.Code, unknown.Ended = doubt.Code, doubt.Ended
-		}
-		return nil, unknown
+		return nil, writeError(err)
 	}
+	return p.landed(writes, result), nil
+}
+
+// Transact writes a commit and its positions in a transaction.
+func (p producePort) Transact(ctx context.Context, task session.TaskID, writes []session.StreamWrites, next map[string]int64) (map[string]session.Landed, error) {
+	result, err := p.transactions.transact(ctx, task, producerWrites(writes), next)
+	if err != nil {
+		return nil, transactError(err)
+	}
+	return p.landed(writes, result), nil
+}
+
+func producerWrites(writes []session.StreamWrites) []produce.Write {
+	list := make([]produce.Write, len(writes))
+	for i, w := range writes {
+		list[i] = produce.Write{Topic: w.Topic, Partition: w.Partition, Changelog: w.Table != "", Head: w.Head, Frames: w.Frames}
+	}
+	return list
+}
+
+// writeError is what became of a commit that is not whole: where nothing says that it is not there, it is not
+// known.
+func writeError(err error) error {
+	var rejected *produce.RejectedError
+	if errors.As(err, &rejected) {
+		return &session.RefusedError{Code: rejected.Code, Message: rejected.Message}
+	}
+	unknown := &session.UnknownError{Err: err}
+	var doubt *produce.UnknownError
+	if errors.As(err, &doubt) {
+		unknown.Code, unknown.Ended = doubt.Code, doubt.Ended
+	}
+	return unknown
+}
+
+// transactError: an unknown end goes before whatever is the reason of it. A step of the group that refused the
+// positions has ended the transaction, too.
+func transactError(err error) error {
+	var unknown *produce.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return writeError(err)
+	case errors.Is(err, produce.ErrGeneration):
+		return fmt.Errorf("%w: %w", session.ErrRebalancing, err)
+	case errors.Is(err, produce.ErrFenced), errors.Is(err, produce.ErrMembership), errors.Is(err, session.ErrFenced):
+		return fmt.Errorf("%w: %w", session.ErrFenced, err)
+	case errors.Is(err, groupclient.ErrRebalancing), errors.Is(err, groupclient.ErrLost):
+		return groupError(err)
+	}
+	return writeError(err)
+}
+
+// landed is where the writes to tables are, with the checkpoints there.
+func (p producePort) landed(writes []session.StreamWrites, result produce.Result) map[string]session.Landed {
 	landed := map[string]session.Landed{}
 	for _, w := range writes {
 		if at, ok := result.Changelogs[w.Topic]; ok && w.Table != "" {
 			checkpoint := restore.Checkpoint{TopicID: at.TopicID, Next: at.Next, LeaderEpoch: at.LeaderEpoch, Time: p.now()}
-			landed[w.Table] = session.Landed{Checkpoint: checkpoint.String(), Base: at.Base, Next: at.Next}
+			landed[w.Table] = session.Landed{Checkpoint: checkpoint.String(), Next: at.Next, Foreign: at.Foreign}
 		}
 	}
-	return landed, nil
+	return landed
 }
 
 // bridgeEvents turns what the worker says into events. Calls come one at a time.

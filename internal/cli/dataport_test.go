@@ -3,10 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/pillion/pillion/internal/fetch"
 	"github.com/pillion/pillion/protocol"
+	"github.com/pillion/pillion/restore"
+	"github.com/pillion/pillion/session"
 )
 
 func TestStreamFault(t *testing.T) {
@@ -25,5 +29,20 @@ func TestStreamFault(t *testing.T) {
 		if code, message := streamFault(c.err); code != c.code || message != c.message {
 			t.Errorf("%v: got %s, %s", c.err, code, message)
 		}
+	}
+}
+
+func TestWhatAReplayTellsIsPassedOn(t *testing.T) {
+	var got []session.Event
+	events := restoreEvents{func(ev session.Event) { got = append(got, ev) }}
+	r := restore.Request{Stream: 3}
+	events.Progress(r, restore.Progress{Records: 1, Bytes: 2, Rate: 4, Remaining: 5, ETA: 6 * time.Second, Waits: "a transaction"})
+	events.Progress(r, restore.Progress{ETA: -1})
+	want := []session.Event{
+		session.ReplayProgress{Stream: 3, Records: 1, Bytes: 2, Rate: 4, Remaining: 5, EtaMS: 6000, WaitsFor: "a transaction"},
+		session.ReplayProgress{Stream: 3, EtaMS: -1},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -45,6 +45,9 @@ func (p *process) devCommand(args []string) error {
 		if o.given["bootstrap_servers"] != "" {
 			return nil // another Kafka, with dev's other manners
 		}
+		if err := o.onlyElsewhere(); err != nil {
+			return err
+		}
 		o.own["bootstrap_servers"] = "an in-process Kafka"
 		if print, _ := flags.GetBool("print-config"); print {
 			return nil

@@ -35,7 +35,7 @@ Flags:
 
 // groupCommand is `pillion group`.
 func (p *process) groupCommand(args []string) error {
-	flags := newFlagsOf("group", rows("bootstrap_servers", "group_id"))
+	flags := newFlagsOf("group", kafkaRows("group_id"))
 	asJSON := flags.Bool("json", false, "print JSON in place of a table")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -55,13 +55,16 @@ func (p *process) groupCommand(args []string) error {
 	case s.GroupID == "":
 		return usagef("group_id is missing: name the group with --group-id or PILLION_GROUP_ID")
 	}
-	client, err := kafka.New(kafka.Config{Bootstrap: s.BootstrapServers, Logger: hclog.NewNullLogger()})
+	client, err := s.connect(hclog.NewNullLogger())
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), groupWithin)
 	defer cancel()
+	if err := refused(client.Admitted(ctx)); err != nil {
+		return err
+	}
 	report, err := lookAt(ctx, client, s.GroupID)
 	if err != nil {
 		return err
@@ -91,6 +94,10 @@ func lookAt(ctx context.Context, client *kafka.Client, group string) (groupRepor
 			return groupReport{}, err
 		}
 		for name, topic := range topics {
+			var denied *kafka.AccessError
+			if errors.As(topic.Err, &denied) {
+				return groupReport{}, denied
+			}
 			counts[name] = int32(len(topic.Partitions))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pillion/pillion/groupclient"
 	"github.com/pillion/pillion/internal/kafka"
 	"github.com/pillion/pillion/internal/ops"
+	"github.com/pillion/pillion/produce"
 	"github.com/pillion/pillion/protocol"
 	"github.com/pillion/pillion/session"
 )
@@ -30,9 +31,10 @@ type groupPort struct {
 	log      hclog.Logger
 	post     func(session.Event)
 	metrics  *ops.Metrics
-	locator  *locator                          // hears of the group's changes
-	run      func(func(context.Context) error) // starts a goroutine that the sidecar waits for
-	copies   func() []groupclient.Copy         // what the worker keeps without being its active; nil: nothing
+	locator  *locator                                                   // hears of the group's changes
+	run      func(func(context.Context) error)                          // starts a goroutine that the sidecar waits for
+	copies   func() []groupclient.Copy                                  // what the worker keeps without being its active; nil: nothing
+	begin    func(ctx context.Context, group, incarnation string) error // makes the producer of an incarnation
 
 	mu       sync.Mutex
 	name     string
@@ -46,6 +48,11 @@ var _ session.Group = (*groupPort)(nil)
 // Prepare checks the worker's declarations against Kafka.
 func (p *groupPort) Prepare(ctx context.Context, group string, h protocol.Hello) (session.Prepared, error) {
 	p.reach(ctx)
+	if p.settings.ProcessingGuarantee == groupclient.ExactlyOnce {
+		if err := produce.VerifiesTransactions(ctx, p.client); err != nil {
+			return session.Prepared{}, groupError(err)
+		}
+	}
 	got, err := groupclient.Prepare(ctx, p.client, groupclient.PrepareOptions{
 		Group: group, AllowedTopics: p.settings.AllowedTopics, CreateMissing: int32(p.settings.CreateTopics),
 	}, declaration(h))
@@ -107,11 +114,15 @@ func (p *groupPort) newMember(group string) (*groupclient.Group, error) {
 	if s.standbysGiven {
 		replicas = &s.NumStandbyReplicas
 	}
+	var begin func(context.Context, string) error
+	if s.ProcessingGuarantee == groupclient.ExactlyOnce {
+		begin = func(ctx context.Context, incarnation string) error { return p.begin(ctx, group, incarnation) }
+	}
 	return groupclient.New(groupclient.Config{
 		Client: p.client, Group: group, InstanceID: s.GroupInstanceID, Rack: s.Rack,
-		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval,
+		SessionTimeout: s.SessionTimeout, HeartbeatInterval: s.HeartbeatInterval, TransactionTimeout: s.TransactionTimeout,
 		AutoOffsetReset: s.AutoOffsetReset, OnLostPosition: s.OnLostPosition,
-		Guarantee: s.ProcessingGuarantee, Replicas: replicas, Copies: p.copies,
+		Guarantee: s.ProcessingGuarantee, Replicas: replicas, Copies: p.copies, Begin: begin,
 		MaxWarmups: s.MaxWarmupReplicas, AcceptableLag: int64(s.AcceptableRecoveryLag),
 		AcceptStateLoss: s.AcceptStateLoss, Logger: p.log.Named("group"),
 	}, seen{groupEvents{p.post}, p.locator})
@@ -194,9 +205,12 @@ func groupTask(t session.TaskID) groupclient.Task {
 
 func groupError(err error) error {
 	var refused *groupclient.RefusedError
+	var rejected *produce.RejectedError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &rejected):
+		return &session.RefusedError{Code: rejected.Code, Message: rejected.Message}
 	case errors.As(err, &refused):
 		return &session.RefusedError{Code: refused.Code, Message: refused.Message}
 	case errors.Is(err, groupclient.ErrRebalancing):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -59,6 +60,7 @@ func load(flags *pflag.FlagSet, environ []string) (s Settings, given map[string]
 			}
 		}
 	}
+	s.takeSecrets(environ)
 	return s, given, warnings, nil
 }
 
@@ -73,7 +75,7 @@ func readEnv(environ []string) (values map[string]string, warnings []string) {
 		name, value, _ := strings.Cut(kv, "=")
 		if known[name] {
 			values[name] = value
-		} else if strings.HasPrefix(name, "PILLION_") && !slices.Contains(workerEnv, name) {
+		} else if strings.HasPrefix(name, "PILLION_") && !slices.Contains(workerEnv, name) && !slices.Contains(secretEnv, name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -95,17 +97,39 @@ func readFile(flags *pflag.FlagSet) (map[string]string, error) {
 	}
 	var doc map[string]any
 	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		return nil, usagef("%s is not YAML of the form `name: value`: %w", path, err)
+		return nil, usagef("%s is not YAML of the form `name: value`: %s", path, whatParserSays(err))
 	}
 	values := map[string]string{}
 	for name, v := range doc {
 		if !slices.ContainsFunc(settings, func(r setting) bool { return r.name == name }) {
-			return nil, usagef("%s: unknown key %q; `pillion run --help` lists the settings", path, name)
+			return nil, usagef("%s: unknown key %q; %s", path, name, secretOr(name, "`pillion run --help` lists the settings"))
 		}
 		values[name] = yamlText(v)
 	}
 	return values, nil
 }
+
+// secretOr is advice about a flag or key that is unknown, and other advice where it does not name a secret.
+func secretOr(name, other string) string {
+	name = strings.ReplaceAll(name, "-", "_")
+	for i, file := range []string{"sasl_password", "sasl_oauthbearer_client_secret"} {
+		if strings.HasSuffix(name, file) {
+			return "secrets are no flag and no key: write it to a file and name that as " + file + "_file, or set " + secretEnv[i]
+		}
+	}
+	return other
+}
+
+// whatParserSays is one line that shows nothing of the file: what stands there may be a secret, where it does not belong.
+func whatParserSays(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, quotedText.ReplaceAllString(strings.TrimSpace(line), "'...'"))
+	}
+	return strings.Join(lines, " ")
+}
+
+var quotedText = regexp.MustCompile("`.*`|'[^']{2,}'")
 
 func yamlText(v any) string {
 	if list, ok := v.([]any); ok {
@@ -126,11 +150,11 @@ func (s *Settings) check() error {
 	if len(s.BootstrapServers) == 0 {
 		return usagef("bootstrap_servers is missing: say where Kafka is with --bootstrap-servers host:port or PILLION_BOOTSTRAP_SERVERS")
 	}
-	if s.ProcessingGuarantee == "exactly_once" {
-		return usagef("processing_guarantee exactly_once is not built yet: use at_least_once")
-	}
 	if s.RevokeTimeout < time.Millisecond {
 		return usagef("revoke_timeout is %v, must be at least 1ms", s.RevokeTimeout)
+	}
+	if s.TransactionTimeout < time.Second {
+		return usagef("transaction_timeout is %v, must be at least 1s", s.TransactionTimeout)
 	}
 	if s.TransactionTimeout > s.RevokeTimeout {
 		return usagef("transaction_timeout (%v) is more than revoke_timeout (%v): make it shorter", s.TransactionTimeout, s.RevokeTimeout)

@@ -34,7 +34,11 @@ func (p *pair) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		defer close(drained)
-		return p.sidecar.Run(ctx)
+		err := p.sidecar.Run(ctx)
+		if err != nil {
+			p.child.dismiss() // nothing was told to it: it would look for its sidecar until its patience ends
+		}
+		return err
 	})
 	parts.Go(func() error {
 		var err error

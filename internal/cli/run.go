@@ -44,10 +44,18 @@ func (p *process) run(ctx context.Context, o *options) error {
 		defer close(done)
 		relay(ctx, signals, pairs, cancel)
 	}()
-	err := runPairs(ctx, pairs)
+	admission := pairs[0].sidecar.admit(ctx, cancel)
+	var err error
+	if ctx.Err() == nil {
+		err = runPairs(ctx, pairs)
+	} else { // no worker is started for that
+		for _, pair := range pairs {
+			pair.close()
+		}
+	}
 	cancel()
 	<-done
-	return err
+	return admission.ends(err)
 }
 
 // runPairs serves until all pairs have ended. When one ends the others go on: they take its tasks. The
@@ -109,7 +117,7 @@ func (p *process) newPair(o *options, i int) (made *pair, err error) {
 		log.Info("waiting for a worker", "url", made.sidecar.bridge.URL())
 		return made, nil
 	}
-	env := append(without(p.environ, "PILLION_URL", "PILLION_TOKEN_FILE"),
+	env := append(without(without(p.environ, secretEnv...), "PILLION_URL", "PILLION_TOKEN_FILE"),
 		"PILLION_URL="+made.sidecar.bridge.URL(), "PILLION_TOKEN_FILE="+s.TokenFile)
 	made.child = newChild(o.command, env, numbered("worker", o, i), p.stdout, p.stderr, log, o.restart)
 	return made, nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/pillion/pillion/internal/kafka"
 )
 
 // Settings are everything that a user can set. Each has one name: flag --group-id, environment
@@ -47,6 +49,8 @@ type Settings struct {
 	LogLevel  string
 	LogFormat string
 
+	Security kafka.Security
+
 	defaultGroup  string // of dev
 	standbysGiven bool   // num_standby_replicas overrules the worker's hello
 }
@@ -65,14 +69,14 @@ func (s setting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
 func (s setting) env() string  { return "PILLION_" + strings.ToUpper(s.name) }
 
 // settings is the table, in the order of --help.
-var settings = []setting{
+var settings = append([]setting{
 	list("bootstrap_servers", "", "Kafka brokers, host:port, separated by commas; the only one required", func(s *Settings) *[]string { return &s.BootstrapServers }),
 	text("group_id", "", "consumer group; overrules the worker's hello", func(s *Settings) *string { return &s.GroupID }),
 	text("group_instance_id", "", "static membership: a name that no other member has", func(s *Settings) *string { return &s.GroupInstanceID }),
 	list("allowed_topics", "", "topics the worker may name, exact or prefix*; empty: all", func(s *Settings) *[]string { return &s.AllowedTopics }),
 	choice("auto_offset_reset", "earliest", "where to begin when nothing is committed and there is no state", func(s *Settings) *string { return &s.AutoOffsetReset }, "earliest", "latest", "none"),
 	choice("on_lost_position", "fail", "what to do when a committed position is gone", func(s *Settings) *string { return &s.OnLostPosition }, "fail", "earliest", "latest"),
-	choice("processing_guarantee", "at_least_once", "what a crash may repeat", func(s *Settings) *string { return &s.ProcessingGuarantee }, "at_least_once", "exactly_once"),
+	choice("processing_guarantee", "exactly_once", "what a crash may repeat", func(s *Settings) *string { return &s.ProcessingGuarantee }, "exactly_once", "at_least_once"),
 	boolean("accept_state_loss", "open tasks although a changelog is missing or was created anew", func(s *Settings) *bool { return &s.AcceptStateLoss }),
 	text("rack", "", "rack or zone of this sidecar", func(s *Settings) *string { return &s.Rack }),
 	integer("num_standby_replicas", "0", "warm copies of each task", func(s *Settings) *int { return &s.NumStandbyReplicas }),
@@ -83,7 +87,7 @@ var settings = []setting{
 	duration("session_timeout", "10s", "how long the broker waits for a heartbeat of this sidecar", func(s *Settings) *time.Duration { return &s.SessionTimeout }),
 	duration("heartbeat_interval", "500ms", "time between heartbeats", func(s *Settings) *time.Duration { return &s.HeartbeatInterval }),
 	duration("revoke_timeout", "10s", "how long the worker may take for its last commit of a task", func(s *Settings) *time.Duration { return &s.RevokeTimeout }),
-	duration("transaction_timeout", "10s", "transaction timeout of exactly_once", func(s *Settings) *time.Duration { return &s.TransactionTimeout }),
+	duration("transaction_timeout", "10s", "after which Kafka aborts a transaction of ours; not more than revoke_timeout", func(s *Settings) *time.Duration { return &s.TransactionTimeout }),
 	duration("drain_timeout", "25s", "how long a drain may take before everything is given up", func(s *Settings) *time.Duration { return &s.DrainTimeout }),
 	size("max_commit_bytes", "16MiB", "writes of one commit", func(s *Settings) *int64 { return &s.MaxCommitBytes }),
 	choice("compression_type", "lz4", "compression of what the worker writes", func(s *Settings) *string { return &s.CompressionType }, "none", "gzip", "snappy", "lz4", "zstd"),
@@ -94,7 +98,7 @@ var settings = []setting{
 	integer("create_topics", "0", "development: partitions of missing sources and outputs; 0: refuse", func(s *Settings) *int { return &s.CreateTopics }),
 	choice("log_level", "info", "log level", func(s *Settings) *string { return &s.LogLevel }, "debug", "info", "warn", "error"),
 	choice("log_format", "text", "log format", func(s *Settings) *string { return &s.LogFormat }, "text", "json"),
-}
+}, securityRows...)
 
 func text(name, deflt, help string, at func(*Settings) *string) setting {
 	return setting{name, "string", deflt, help,

@@ -33,6 +33,7 @@ type sidecar struct {
 	restore  *restore.Manager
 	feed     *feed.Feeder
 	producer *produce.Producer
+	transact *transactions
 	metrics  *ops.Metrics
 	ops      *ops.Server // nil: off
 	bound    int64       // of its memory, in bytes
@@ -52,8 +53,8 @@ func newSidecar(s Settings, token string, log hclog.Logger) (*sidecar, error) {
 
 func (c *sidecar) make(token string) (err error) {
 	s, log := c.settings, c.log
-	if c.client, err = kafka.New(kafka.Config{Bootstrap: s.BootstrapServers, Logger: log.Named("kafka")}); err != nil {
-		return usageError{err}
+	if c.client, err = s.connect(log.Named("kafka")); err != nil {
+		return err
 	}
 	listener := bridge.Config{
 		Listen: s.Listen, Token: token, AllowedOrigins: s.AllowedOrigins, MaxCommitBytes: s.MaxCommitBytes,
@@ -127,6 +128,8 @@ func (c *sidecar) makeDataPath() (err error) {
 	c.producer, err = produce.New(produce.Config{
 		Client: c.client, Compression: c.settings.CompressionType, Logger: c.log.Named("produce"),
 	})
+	c.transact = &transactions{producer: c.producer, group: c.group, timeout: c.settings.TransactionTimeout, metrics: c.metrics}
+	c.group.begin = c.transact.begin
 	return err
 }
 
@@ -149,6 +152,7 @@ func (c *sidecar) Run(ctx context.Context) error {
 	c.group.run = func(run func(context.Context) error) {
 		parts.Go(func() error { return stopped(run(ctx)) })
 	}
+	c.transact.run = c.group.run
 	for _, run := range []func(context.Context) error{
 		c.bridge.Run, c.fetcher.Run, c.restore.Run, c.feed.Run, c.producer.Run, c.group.watch,
 	} {
@@ -161,7 +165,8 @@ func (c *sidecar) Run(ctx context.Context) error {
 		defer cancel()
 		err := c.runner.Run(ctx, session.Ports{
 			Group: c.group, Restorer: restorePort{c.restore}, Feeder: feedPort{c.feed},
-			Producer: producePort{producer: c.producer, now: time.Now, metrics: c.metrics}, Locator: c.locator,
+			Producer: producePort{producer: c.producer, transactions: c.transact, now: time.Now, metrics: c.metrics},
+			Locator:  c.locator,
 		})
 		c.drains.over(err, c.runner.Status().GaveUp)
 		return stopped(err)
@@ -207,7 +212,10 @@ func (c *sidecar) close() {
 func streamFault(err error) (code, message string) {
 	var large *fetch.RecordTooLargeError
 	var unknown *fetch.UnknownTopicError
+	var denied *kafka.AccessError
 	switch {
+	case errors.As(err, &denied):
+		return protocol.CodeKafkaRefused, denied.Error()
 	case errors.As(err, &large):
 		return protocol.CodeRecordTooLarge, large.Error()
 	case errors.As(err, &unknown):

@@ -159,6 +159,7 @@ func Files(c Codes) (map[string][]byte, error) {
 	return map[string][]byte{
 		"protocol/codes_gen.go":                goFile,
 		"clients/python/src/pillion/_codes.py": pythonCodes(c),
+		"clients/node/src/codes.ts":            nodeCodes(c),
 		"docs/codes.md":                        markdown(c),
 	}, nil
 }

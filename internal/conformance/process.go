@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +32,10 @@ func (p *player) start(env []string) error {
 	w := &worker{number: p.processes, output: p.output}
 	w.cmd = exec.Command(p.options.Command[0], p.options.Command[1:]...)
 	w.cmd.Dir = p.options.Dir
-	w.cmd.Env = append(os.Environ(), env...)
+	w.cmd.Env = append(slices.Clone(p.options.Environ), env...)
+	if p.options.Environ == nil {
+		w.cmd.Env = append(os.Environ(), env...)
+	}
 	w.cmd.Stdout, w.cmd.Stderr = w.output, w.output
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.cmd.WaitDelay = time.Second // a child of its own may hold its output

@@ -13,6 +13,7 @@ import (
 type Options struct {
 	Command  []string // of the worker; it runs the conformance job of spec/scenarios/README.md
 	Dir      string   // in which the command is started; empty: the present one
+	Environ  []string // of the command, beside what the cases give it; nil: that of this process
 	Level    string   // the highest level that is played
 	Cases    []string // only these; empty: all of the level
 	Parallel int      // cases at the same time

@@ -1,8 +1,10 @@
 package fetch
 
 import (
+	"cmp"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/pillion/pillion/protocol/frame"
 )
@@ -115,7 +117,10 @@ type aborted struct {
 	first      int64
 }
 
-// abortFilter tells batches of aborted transactions. Its list is of one response, by first offset.
+// abortFilter tells batches of aborted transactions. Its list is of one response, by first offset: a
+// broker gives it in the order in which the transactions ended.
+//
+// INVARIANT: a transaction that was aborted later than one that began after it is left out like any other.
 type abortFilter struct {
 	list   []aborted
 	active map[int64]struct{}
@@ -123,6 +128,7 @@ type abortFilter struct {
 
 // reset begins with the list of the next response.
 func (a *abortFilter) reset(list []aborted) {
+	slices.SortFunc(list, func(a, b aborted) int { return cmp.Compare(a.first, b.first) })
 	a.list = list
 	clear(a.active)
 }

@@ -75,6 +75,7 @@ func TestAbortedTransactionsAreLeftOut(t *testing.T) {
 			data(0, 7), marker(2, 7, false), data(3, 7), marker(5, 7, true), data(6, 7), marker(8, 7, false), data(9, 7),
 		}, []int64{3, 4, 9, 10}},
 		{"interleaved", []aborted{{7, 0}}, []handmade{data(0, 7), data(2, 8), data(4, 7), marker(6, 8, true), marker(7, 7, false)}, []int64{2, 3}},
+		{"the later one ends first", []aborted{{8, 2}, {7, 0}}, []handmade{data(0, 7), data(2, 8), marker(4, 8, false), data(5, 7), data(7, 9), marker(9, 7, false)}, []int64{7, 8}},
 		{"began before the answer", []aborted{{7, -5}}, []handmade{data(0, 7), marker(2, 7, false)}, nil},
 		{"not transactional", []aborted{{7, 0}}, []handmade{{producer: 7, records: kv(2)}}, []int64{0, 1}},
 	} {

@@ -84,6 +84,8 @@ func (s *script) ForgetLeader(kafka.TopicPartition) {
 	s.note("forget")
 }
 
+func (s *script) Denied(int16, string, string) *kafka.AccessError { return nil }
+
 func (s *script) EpochEnd(_ context.Context, _ kafka.TopicPartition, epoch int32) (int32, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,16 +149,16 @@ func data(t testing.TB, req *kmsg.FetchRequest, n int) *kmsg.FetchResponse {
 	})
 }
 
-// steps answers the fetches one after the other; the last answers all that follow.
+// steps answers the fetches one after the other, however many loops ask; the last answers all that follow.
 func (s *script) steps(fns ...func(req *kmsg.FetchRequest) (*kmsg.FetchResponse, error)) {
 	var mu sync.Mutex
 	s.fetch = func(_ context.Context, _ int32, req *kmsg.FetchRequest) (*kmsg.FetchResponse, error) {
 		mu.Lock()
+		defer mu.Unlock()
 		fn := fns[0]
 		if len(fns) > 1 {
 			fns = slices.Delete(fns, 0, 1)
 		}
-		mu.Unlock()
 		return fn(req)
 	}
 }

@@ -14,7 +14,8 @@
 //
 // Errors: what may pass is retried inside, for ever and with a pause: connections, leaders that
 // move, brokers that are away. What must be decided by the caller stops the partition with one of
-// the typed errors in errors.go.
+// the typed errors in errors.go. A broker is not trusted: what it claims is checked, and answers that
+// bring nothing where something should be, or should have been waited for, are followed by pauses.
 //
 // Memory: a partition's share is BufferBytes/2 divided by the number of partitions, at most
 // PartitionBytes; its first buffer is always allowed. A second one, and what a batch is larger than

@@ -191,6 +191,14 @@ func partitionError(code int16) error {
 	return &kafka.Error{Code: code, What: "fetch"}
 }
 
+// refused is partitionError, and says which right is missing where one is.
+func (s *seat) refused(code int16) error {
+	if denied := s.node.f.client.Denied(code, s.topic, "Read"); denied != nil {
+		return denied
+	}
+	return partitionError(code)
+}
+
 // classify finds the rule of any error that a partition can meet. Connections that break and
 // brokers that are away are no codes: the leader is looked up again.
 func classify(err error) rule {

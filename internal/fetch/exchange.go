@@ -13,7 +13,7 @@ const (
 	byName = 11
 	byID   = 13
 
-	// maxAborted is how many aborted transactions one partition of a response may name.
+	// maxAborted is how many aborted transactions a response may name, for all partitions.
 	maxAborted = 1 << 20
 )
 
@@ -47,6 +47,7 @@ type exchange struct {
 	room     *room
 
 	code   int16 // of the whole response
+	names  int   // aborted transactions that it may name yet
 	topic  int   // where the next answer is expected
 	part   int
 	reader wireReader
@@ -168,7 +169,7 @@ func (x *exchange) drop() {
 		}
 		p.answered, p.code, p.aborted, p.buf, p.refused = false, 0, nil, nil, 0
 	}
-	x.code, x.topic, x.part = 0, 0, 0
+	x.code, x.topic, x.part, x.names = 0, 0, 0, maxAborted
 }
 
 // release gives back the room that was taken for the request.
@@ -248,7 +249,8 @@ func (x *exchange) readPart(t span, version int16) error {
 	p.answered = true
 	p.code = int16(w.uint16())
 	p.high, p.stable, p.start = int64(w.uint64()), int64(w.uint64()), int64(w.uint64())
-	n := w.count(min(maxAborted, w.left/16))
+	n := w.count(min(x.names, w.left/16))
+	x.names -= n
 	for range n {
 		p.aborted = append(p.aborted, aborted{int64(w.uint64()), int64(w.uint64())})
 		w.tags()

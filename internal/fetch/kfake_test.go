@@ -105,6 +105,7 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 	}
 	a.Abort()
 	b.Commit()
+	abortInside(t, fake.Addrs(), "txn")
 	kafkatest.Produce(t, fake.Addrs(), "txn", variety(10, 99), kafkatest.Aborted("tail"))
 	want := kafkatest.ReadAll(t, fake.Addrs(), "txn", true)
 	end := kafkatest.EndOffsets(t, fake.Addrs(), "txn")[0].HighWatermark
@@ -131,6 +132,19 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 			t.Errorf("from %d: ended at %d, want %d, past the last marker", from, c.pos.Next, end)
 		}
 	}
+}
+
+// abortInside makes a transaction that is aborted while one that began before it goes on, to be aborted too:
+// a broker lists them in the order of their ends.
+func abortInside(t *testing.T, addrs []string, topic string) {
+	t.Helper()
+	outer := kafkatest.Begin(t, addrs, "outer")
+	outer.Produce(topic, variety(10, 300)...)
+	inner := kafkatest.Begin(t, addrs, "inner")
+	inner.Produce(topic, variety(10, 301)...)
+	inner.Abort()
+	outer.Produce(topic, variety(10, 302)...)
+	outer.Abort()
 }
 
 func TestStartsInTheMiddleOfABatchAndEndsInOne(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pillion/pillion/internal/kafka"
 )
 
 // answerTime is how long an answer may take beyond the time that the broker may wait.
@@ -80,7 +82,7 @@ func (n *node) loop(ctx context.Context, atEnd bool) {
 	if atEnd {
 		woken, wait = n.calm, n.f.cfg.MaxWait
 	}
-	for ctx.Err() == nil {
+	for vain := 0; ctx.Err() == nil; {
 		parts := n.due(atEnd)
 		if len(parts) == 0 {
 			select {
@@ -91,6 +93,7 @@ func (n *node) loop(ctx context.Context, atEnd bool) {
 		}
 		x := newExchange(parts, n.f.room)
 		x.wait, x.maxBytes = wait, n.f.cfg.ResponseBytes
+		began := time.Now()
 		call, cancel := context.WithTimeout(ctx, wait+answerTime)
 		err := n.f.client.Exchange(call, n.id, x)
 		cancel()
@@ -103,8 +106,33 @@ func (n *node) loop(ctx context.Context, atEnd bool) {
 			x.drop()
 		}
 		x.release()
+		if vain++; err != nil || !x.vain(time.Since(began)) {
+			vain = 0
+		}
 		n.answer(x, err)
+		if vain > freeVain && !kafka.Pause(ctx, vain-freeVain) {
+			return
+		}
 	}
+}
+
+// freeVain is how many answers without anything may follow each other without a pause.
+const freeVain = 3
+
+// vain says whether an answer has brought nothing, although there should be something, or it should
+// have been waited for: a broker that throttles us does so, and one that is broken.
+//
+// INVARIANT: such a broker is not asked in a loop.
+func (x *exchange) vain(took time.Duration) bool {
+	starved := took < x.wait/2
+	for i := range x.parts {
+		p := &x.parts[i]
+		if p.buf != nil || p.refused > 0 || p.code != 0 || !p.answered {
+			return false
+		}
+		starved = starved || p.offset < p.stable
+	}
+	return starved
 }
 
 // due takes the seats for the next request, the most urgent first: a broker answers the first
@@ -180,7 +208,7 @@ func (n *node) answer(x *exchange, err error) {
 		case !p.answered:
 			s.end(errMissing)
 		case p.code != 0:
-			s.end(partitionError(p.code))
+			s.end(s.refused(p.code))
 		default:
 			s.take(p, i == 0, n.f.room.limit)
 		}
@@ -211,6 +239,10 @@ func (s *seat) take(p *asked, first bool, most int64) {
 	next, cut, err := scan(p.buf.b, s.offset)
 	if cut > 0 {
 		p.buf.done()
+		if first && int64(p.limit) >= int64(cut) { // it would be cut for ever
+			s.end(corrupt("the broker cuts a batch of %d bytes where %d were asked for", cut, p.limit))
+			return
+		}
 		s.want(cut, most)
 		return
 	}

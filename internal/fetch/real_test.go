@@ -69,6 +69,7 @@ func TestRealBroker(t *testing.T) {
 		}
 		a.Abort()
 		b.Commit()
+		abortInside(t, addrs, "txn")
 		kafkatest.Produce(t, addrs, "txn", variety(10, 99), kafkatest.Aborted("tail"))
 		read(t, running(t, addrs, nil), "txn", 1)
 	})

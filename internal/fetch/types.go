@@ -130,4 +130,5 @@ type cluster interface {
 	ForgetLeader(tp kafka.TopicPartition)
 	EpochEnd(ctx context.Context, tp kafka.TopicPartition, leaderEpoch int32) (int32, int64, error)
 	ListOffsets(ctx context.Context, at int64, committed bool, tps ...kafka.TopicPartition) (map[kafka.TopicPartition]kafka.Offset, error)
+	Denied(code int16, name, operation string) *kafka.AccessError
 }

@@ -53,9 +53,16 @@ type Coordinator struct {
 	members    []*member // in the order in which they came
 	pending    []string  // were given an id and have not joined
 	unsynced   map[string]bool
-	offsets    map[Partition]Offset
-	open       map[string]map[Partition]Offset // by transaction
+	offsets    map[Partition]written
+	open       map[string]map[Partition]written // by transaction
+	writes     int
 	saved      record
+}
+
+// written is an offset with its place among all that were.
+type written struct {
+	Offset
+	order int
 }
 
 // member of the group. A Token of 0: does not wait.
@@ -81,7 +88,7 @@ func New(cfg Config) *Coordinator {
 	}
 	return &Coordinator{
 		cfg: cfg, state: Dead, node: 1, unsynced: map[string]bool{},
-		offsets: map[Partition]Offset{}, open: map[string]map[Partition]Offset{},
+		offsets: map[Partition]written{}, open: map[string]map[Partition]written{},
 	}
 }
 
@@ -166,7 +173,7 @@ func (c *Coordinator) Has(id string) bool { return c.member(id) != nil }
 // Committed is the position of a partition, whatever transactions are open.
 func (c *Coordinator) Committed(p Partition) Offset {
 	if o, ok := c.offsets[p]; ok {
-		return o
+		return o.Offset
 	}
 	return Offset{At: -1}
 }

@@ -10,8 +10,18 @@ func (c *Coordinator) offsetCommit(r OffsetCommit) int16 {
 	if m := c.member(r.Member); m != nil && (c.state == Stable || c.state == Preparing) {
 		c.touch(m)
 	}
-	maps.Copy(c.offsets, r.Offsets)
+	maps.Copy(c.offsets, c.written(r.Offsets))
 	return OK
+}
+
+// written are offsets with their place among all.
+func (c *Coordinator) written(offsets map[Partition]Offset) map[Partition]written {
+	c.writes++
+	out := make(map[Partition]written, len(offsets))
+	for p, o := range offsets {
+		out[p] = written{o, c.writes}
+	}
+	return out
 }
 
 // mayCommit: in a transaction it is not the business of the rebalance.
@@ -50,15 +60,18 @@ func (c *Coordinator) txnOffsetCommit(r TxnOffsetCommit) int16 {
 		return code
 	}
 	if c.open[r.Transaction] == nil {
-		c.open[r.Transaction] = map[Partition]Offset{}
+		c.open[r.Transaction] = map[Partition]written{}
 	}
-	maps.Copy(c.open[r.Transaction], r.Offsets)
+	maps.Copy(c.open[r.Transaction], c.written(r.Offsets))
 	return OK
 }
 
+// endTxn is the end of a transaction. An offset that was written since is the newer one and stays.
 func (c *Coordinator) endTxn(r EndTxn) {
-	if r.Commit {
-		maps.Copy(c.offsets, c.open[r.Transaction])
+	for p, o := range c.open[r.Transaction] {
+		if r.Commit && o.order > c.offsets[p].order {
+			c.offsets[p] = o
+		}
 	}
 	delete(c.open, r.Transaction)
 }

@@ -106,6 +106,8 @@ func (s *sidecar) kafkaEffect(e session.Effect) {
 		})
 	case session.Produce:
 		s.produce(e)
+	case session.Transact:
+		s.transact(e)
 	default:
 		s.w.fail("the simulation does not know the effect %T", e)
 	}
@@ -177,6 +179,12 @@ func (s *sidecar) sent(msg protocol.Message) {
 		s.w.tally.Demotions++
 	case protocol.Lost:
 		delete(s.revokes, m.Epoch)
+	case protocol.Committed:
+		s.answered(m.Epoch, m.Re, true)
+	case protocol.Aborted:
+		s.answered(m.Epoch, m.Re, false)
+	case protocol.Stale:
+		s.answered(m.Epoch, m.Re, false)
 	case protocol.Unknown:
 		for _, t := range s.w.kafka.order {
 			if t.id.String() == m.Task {

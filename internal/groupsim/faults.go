@@ -64,6 +64,10 @@ func (w *World) fault() {
 	}
 	p := list[w.rng.IntN(len(list))]
 	s, wk := p.sidecar, p.worker
+	if w.exact && w.chance(0.3) {
+		w.exactFault(s)
+		return
+	}
 	switch w.rng.IntN(18) {
 	case 0, 1:
 		wk.kill()
@@ -162,7 +166,9 @@ func (w *World) killLeader() {
 // heal ends all faults. What is stopped or hangs goes on in its own time.
 func (w *World) heal() {
 	w.note("all faults end")
-	w.calm, w.drops, w.kafka.away = true, 0, min(w.kafka.away, w.now)
+	k := w.kafka
+	w.calm, w.drops, k.away = true, 0, min(k.away, w.now)
+	k.heldBack, k.txnAway, k.leadersAway = 0, 0, 0
 	if !slices.ContainsFunc(w.pairs, func(p *pair) bool { return !p.drained }) {
 		w.addPair()
 	}
@@ -170,6 +176,7 @@ func (w *World) heal() {
 	for _, p := range w.living() {
 		s, wk := p.sidecar, p.worker
 		s.cut, s.trouble, wk.sullen = min(s.cut, w.now), 0, 0
+		s.deaf, s.stops = 0, 0
 		last = max(last, s.held.until, wk.held.until)
 		if !s.up {
 			s.begin()

@@ -25,6 +25,12 @@ type kafka struct {
 	joinedIn map[string]int32                    // by member: the newest generation that it has joined
 	told     map[int64]bool                      // take-overs that have come to a good end
 	endsOf   map[int64]map[string]int64          // take-over -> table -> end of its changelog when the claim was there
+
+	producers   map[*life]*transactional
+	txnAway     time.Duration // no coordinator of transactions until then
+	heldBack    time.Duration // markers are, until then
+	leadersAway time.Duration // of changelogs, until then
+	placed      int64         // positions, so far
 }
 
 // partitions of each set.
@@ -39,25 +45,8 @@ type truth struct {
 
 	claim    claim // that stands
 	position int64 // committed
+	order    int64 // of the position, among all that were written
 	feeders  []*feeder
-}
-
-// changelog of one table of one task. Its records are keys and values; a value is the offset of the source
-// record that it comes from.
-type changelog struct {
-	recs      []rec
-	state     map[int32]int64
-	hash      uint64
-	begun     bool
-	from      int64   // the first source record that it has the effect of
-	first     []*life // who has written the effect of each one since then, first
-	followers []*replay
-}
-
-type rec struct {
-	key   int32
-	value int64
-	hash  uint64 // of the whole table, after this record
 }
 
 // life is an incarnation of a member.
@@ -74,6 +63,7 @@ func newKafka(w *World) *kafka {
 		w: w, group: groupmodel.New(groupmodel.Config{}), waiting: map[groupmodel.Token]func(groupmodel.Answer){},
 		tasks: map[session.TaskID]*truth{}, lives: map[string]*life{}, plans: map[int32]map[session.TaskID]string{},
 		endsOf: map[int64]map[string]int64{}, told: map[int64]bool{}, joinedIn: map[string]int32{},
+		producers: map[*life]*transactional{},
 	}
 	for s := range 1 + w.rng.IntN(2) {
 		name := fmt.Sprintf("s%d", s)
@@ -85,70 +75,6 @@ func newKafka(w *World) *kafka {
 		}
 	}
 	return k
-}
-
-func (t *truth) log(table string) *changelog {
-	if t.logs[table] == nil {
-		t.logs[table] = &changelog{state: map[int32]int64{}}
-	}
-	return t.logs[table]
-}
-
-func (l *changelog) end() int64 { return int64(len(l.recs)) }
-
-// at is the hash of the table at a position.
-func (l *changelog) at(position int64) uint64 {
-	if position == 0 {
-		return 0
-	}
-	return l.recs[position-1].hash
-}
-
-func mix(key int32, value int64) uint64 {
-	x := uint64(key)*0x9e3779b97f4a7c15 + uint64(value+1)*0xbf58476d1ce4e5b9
-	x ^= x >> 29
-	x *= 0x94d049bb133111eb
-	return x ^ x>>32
-}
-
-// seen is the position up to which the effect of every source record is there.
-func (l *changelog) seen() int64 { return l.from + int64(len(l.first)) }
-
-// append writes to a changelog. The effect of each source record has to come once, and in order, but for
-// what a sidecar had in flight when it ended, and for what was answered as unknown.
-//
-// INVARIANT: no source record is lost, and none is repeated without a reason.
-func (k *kafka) append(t *truth, table string, by *life, writes []write) (base, next int64) {
-	l := t.log(table)
-	base = l.end()
-	for _, wr := range writes {
-		if !l.begun { // a table that was added begins where its first owner is
-			l.begun, l.from = true, wr.value
-		}
-		seen := l.seen()
-		switch {
-		case wr.value > seen:
-			k.w.fail("%s: %s writes the effect of record %d of %s into %s, and that of %d is not there", t.id, by.name, wr.value, t.source.Topic, table, seen)
-		case wr.value == seen:
-			l.first = append(l.first, by)
-		default:
-			k.w.tally.Repeats++
-			first := l.first[wr.value-l.from]
-			if !k.fenced(first) && !first.doubt[t.id] && !k.fenced(by) && !by.doubt[t.id] {
-				k.w.fail("%s: the effect of record %d, written by %s, is written again by %s, and nothing was in doubt", t.id, wr.value, first.name, by.name)
-			}
-		}
-		if old, ok := l.state[wr.key]; ok {
-			l.hash ^= mix(wr.key, old)
-		}
-		l.state[wr.key] = wr.value
-		l.hash ^= mix(wr.key, wr.value)
-		l.recs = append(l.recs, rec{wr.key, wr.value, l.hash})
-	}
-	for _, r := range l.followers {
-		r.wake()
-	}
-	return base, l.end()
 }
 
 // fenced: it has crashed, or the coordinator does not know it any more, though it has not left; or it is a
@@ -188,8 +114,21 @@ func (k *kafka) arrive(node int32, req groupmodel.Request, answer func(groupmode
 		answer(groupmodel.Answer{Code: groupmodel.NotCoordinator})
 		return
 	}
+	before := answer
+	if txn, ok := req.(txnOffsets); ok {
+		if code := k.verifyOffsets(txn); code != groupmodel.OK {
+			answer(groupmodel.Answer{Code: code})
+			return
+		}
+		answer = func(a groupmodel.Answer) {
+			if a.Code == groupmodel.OK {
+				k.acceptedInTxn(txn)
+			}
+			before(a)
+		}
+		req = txn.req
+	}
 	if commit, ok := req.(groupmodel.OffsetCommit); ok {
-		before := answer
 		answer = func(a groupmodel.Answer) {
 			if a.Code == groupmodel.OK {
 				k.accepted(commit)
@@ -201,6 +140,10 @@ func (k *kafka) arrive(node int32, req groupmodel.Request, answer func(groupmode
 			req = commit
 		}
 	}
+	k.ask(req, answer)
+}
+
+func (k *kafka) ask(req groupmodel.Request, answer func(groupmodel.Answer)) {
 	k.token++
 	k.waiting[k.token] = answer
 	k.hear(k.group.Ask(k.w.clock(), k.token, req))
@@ -269,16 +212,20 @@ func (k *kafka) accepted(commit groupmodel.OffsetCommit) {
 			k.w.fail("%s: %s takes the position back from %d to %d", t.id, c.by.name, t.position, o.At)
 		}
 		for _, table := range c.tables {
-			if l := t.log(table); l.begun && o.At > l.seen() {
+			if l := t.log(table); l.begun && o.At > l.seen() && l.decided == l.end() {
 				k.w.fail("%s: %s commits position %d, and the effect of record %d is not in %s", t.id, c.by.name, o.At, l.seen(), table)
 			}
 		}
-		t.claim, t.position = c, o.At
+		k.placed++
+		t.claim, t.position, t.order = c, o.At, k.placed
 	}
 }
 
 func (k *kafka) taken(t *truth, c claim, at int64) {
 	was := t.claim
+	if was.by != nil && was.by != c.by && !was.released && k.undecided(t, was.by) {
+		k.w.fail("%s: %s takes over from %s, whose transaction is not fenced", t.id, c.by.name, was.by.name)
+	}
 	if was.by != nil && was.by != c.by {
 		k.w.tally.Moves++
 		switch {

@@ -41,6 +41,7 @@ type member struct {
 	id           identity
 	owned        map[session.TaskID]*owned
 	claimed      []session.TaskID
+	unsure       map[session.TaskID]int32 // the generation of a plain commit that was not answered
 	confirmed    time.Duration
 	node         int32 // of the coordinator; 0: not known
 }
@@ -66,12 +67,17 @@ type owned struct {
 	takeOver      int64
 	position      int64
 	tables        []string
+
+	// Under exactly_once.
+	claimed bool // an unreleased claim may be in Kafka
+	doubt   bool // a transaction was begun whose end is not known: position may be behind
+	parting bool // it is released, and then let go
 }
 
 const never = -time.Hour
 
 func newMember(s *sidecar) *member {
-	m := &member{s: s, w: s.w, synced: -1, joinedIn: -1, warm: coldAgain(), follow: never, confirmed: never, owned: map[session.TaskID]*owned{}}
+	m := &member{s: s, w: s.w, synced: -1, joinedIn: -1, warm: coldAgain(), follow: never, confirmed: never, owned: map[session.TaskID]*owned{}, unsure: map[session.TaskID]int32{}}
 	m.id = identity{generation: -1, life: m.newLife()}
 	return m
 }

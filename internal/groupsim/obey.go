@@ -2,6 +2,8 @@ package groupsim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pillion/pillion/internal/groupmodel"
 	"github.com/pillion/pillion/session"
@@ -84,9 +86,13 @@ func (m *member) subscribe(p *session.Prepared) {
 	m.want = p
 	m.follow, m.urgent = m.w.now, true
 	if m.joined != nil {
-		for id := range m.owned {
+		for _, id := range slices.SortedFunc(maps.Keys(m.owned), compareTasks) {
 			set := setOf(p, id.Set)
 			if set == nil || !declares(m.joined, *set) {
+				if m.owned[id].claimed && m.w.opt.Mutant != NoLateRelease {
+					m.partWith(id)
+					continue
+				}
 				m.w.kafka.told[m.owned[id].takeOver] = false // it is let go without a release
 				delete(m.owned, id)
 			}

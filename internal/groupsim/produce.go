@@ -18,8 +18,11 @@ type write struct {
 
 // tableWrites are those of a commit to one changelog.
 type tableWrites struct {
-	table string
-	rows  []write
+	table  string
+	head   int64
+	epoch  uint32
+	commit int64 // its id
+	rows   []write
 }
 
 const deliveryTimeout = 4 * time.Second
@@ -51,8 +54,8 @@ func (s *sidecar) writeOut(e session.Produce, since time.Duration) {
 	land := func(most int) map[string]session.Landed {
 		landed := map[string]session.Landed{}
 		for _, tw := range writes[:min(most, len(writes))] {
-			base, next := w.kafka.append(w.kafka.tasks[e.Task], tw.table, life, tw.rows)
-			landed[tw.table] = session.Landed{Checkpoint: checkpoint(next), Base: base, Next: next}
+			base, next := w.kafka.append(w.kafka.tasks[e.Task].log(tw.table), life, nil, tw.rows)
+			landed[tw.table] = session.Landed{Checkpoint: checkpoint(next), Next: next, Foreign: base != tw.head}
 		}
 		return landed
 	}
@@ -96,12 +99,13 @@ func (s *sidecar) inDoubt(e session.Produce, land func(most int) map[string]sess
 func decode(w *World, writes []session.StreamWrites) []tableWrites {
 	var out []tableWrites
 	for _, sw := range writes {
-		tw := tableWrites{table: sw.Table}
+		tw := tableWrites{table: sw.Table, head: sw.Head}
 		for _, b := range sw.Frames {
 			f, err := wire.Parse(b)
 			if err != nil {
 				w.fail("a frame of writes: %v", err)
 			}
+			tw.epoch, tw.commit = f.Epoch, f.Base
 			for r := range f.Records {
 				tw.rows = append(tw.rows, write{int32(binary.LittleEndian.Uint32(r.Key)), int64(binary.LittleEndian.Uint64(r.Value))})
 			}

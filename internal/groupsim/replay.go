@@ -67,7 +67,7 @@ func (r *replay) due() bool {
 	if r.over || r.l.gate.inflight >= 2 {
 		return false
 	}
-	return !r.said && (r.pos >= r.end || r.l.s.w.opt.Mutant == EndsEarly) || (r.follow || r.pos < r.end) && r.pos < r.log.end()
+	return !r.said && (r.pos >= r.end || r.l.s.w.opt.Mutant == EndsEarly) || (r.follow || r.pos < r.end) && r.pos < r.log.stable()
 }
 
 // wake reads on, when there is something to read or to say.
@@ -98,7 +98,7 @@ func (r *replay) wake() {
 
 func (r *replay) read() {
 	s := r.l.s
-	last := r.log.end()
+	last := r.log.stable()
 	if !r.follow {
 		last = min(last, r.end)
 	}

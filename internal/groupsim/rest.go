@@ -45,6 +45,15 @@ func (w *World) unrest() string {
 			fmt.Fprintf(&b, "%s is not at rest; ", p.sidecar.name)
 		}
 	}
+	open := 0
+	for _, p := range w.kafka.producers {
+		if p.now != nil {
+			open++
+		}
+	}
+	if open > 0 {
+		fmt.Fprintf(&b, "%d transactions are open; ", open)
+	}
 	for _, t := range w.kafka.order {
 		var owners []string
 		for _, p := range w.living() {

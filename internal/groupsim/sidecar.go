@@ -44,27 +44,36 @@ type sidecar struct {
 	proc    int           // callbacks of an earlier process do not count
 	held    *held         // by SIGSTOP
 	cut     time.Duration // from Kafka, until then
-	trouble int           // of the next produces, so many end unknown
+	trouble int           // of the next produces, so many end unknown; of the next transactions, so many have a guilty unit
 
-	machine *session.Machine
-	member  *member
-	inbox   []session.Event
-	turning bool
-	tick    time.Duration
-	conns   map[session.ConnID]*conn
-	dialing []*conn // the session has not heard of yet
-	lanes   map[uint32]*lane
-	revokes map[uint32]bool  // by epoch: neither answered nor expired
-	takes   map[uint32]int64 // by epoch: under which take-over
-	active  time.Duration    // when the session heard last that the worker lives
-	arrived time.Duration    // of the last request at the coordinator: they keep their order
+	deaf       time.Duration // answers of the coordinator of transactions are lost, until then
+	stops      int           // so many steps of transactions from here it stops, or dies
+	stopsFor   time.Duration
+	dies       bool
+	stopsAtEnd bool
+
+	machine   *session.Machine
+	member    *member
+	inbox     []session.Event
+	turning   bool
+	tick      time.Duration
+	conns     map[session.ConnID]*conn
+	dialing   []*conn       // the session has not heard of yet
+	dialed    time.Duration // when the last of them arrives
+	lanes     map[uint32]*lane
+	revokes   map[uint32]bool  // by epoch: neither answered nor expired
+	takes     map[uint32]int64 // by epoch: under which take-over
+	producers map[*life]*producer
+	units     map[unitKey]*unit
+	active    time.Duration // when the session heard last that the worker lives
+	arrived   time.Duration // of the last request at the coordinator: they keep their order
 }
 
 // begin starts the process.
 func (s *sidecar) begin() {
 	s.proc++
 	s.up, s.held, s.inbox, s.turning, s.tick = true, &held{}, nil, false, 0
-	m, err := session.NewMachine(machineConfig())
+	m, err := session.NewMachine(s.w.machineConfig())
 	if err != nil {
 		s.w.fail("%v", err)
 	}
@@ -72,6 +81,7 @@ func (s *sidecar) begin() {
 	s.dialing = nil
 	s.conns, s.lanes = map[session.ConnID]*conn{}, map[uint32]*lane{}
 	s.revokes, s.takes = map[uint32]bool{}, map[uint32]int64{}
+	s.producers, s.units = map[*life]*producer{}, map[unitKey]*unit{}
 	s.w.note("%s: starts as %s", s.name, s.member.id.life.name)
 }
 
@@ -263,18 +273,23 @@ func (s *sidecar) toCoordinator(req groupmodel.Request, within time.Duration, do
 			w.after(w.between(0, 3*time.Millisecond), func() { finish(a, true) })
 		})
 	}
-	delay := w.between(0, 3*time.Millisecond)
-	if w.chance(w.drops) {
+	delay, late := w.between(0, 3*time.Millisecond), w.chance(w.drops)
+	if late {
 		delay = w.between(0, 2*within)
 		w.after(within, func() { finish(groupmodel.Answer{}, false) })
 	}
-	s.arrived = max(s.arrived, w.now+delay)
+	if late && ownWay(w, req) {
+		delay = w.between(0, 2*max(within, 2*shortLimit))
+	} else {
+		s.arrived = max(s.arrived, w.now+delay)
+		delay = s.arrived - w.now
+	}
 	if node != 0 {
-		w.after(s.arrived-w.now, arrive)
+		w.after(delay, arrive)
 		return
 	}
 	member := s.member
-	w.after(s.arrived-w.now, func() { // it is looked for first
+	w.after(delay, func() { // it is looked for first
 		if w.now < w.kafka.away {
 			finish(groupmodel.Answer{}, false)
 			return
@@ -283,6 +298,16 @@ func (s *sidecar) toCoordinator(req groupmodel.Request, within time.Duration, do
 		member.node = node
 		arrive()
 	})
+}
+
+// ownWay: what is given up may be overtaken by what is sent after it. Without transactions that is in doubt
+// anyway.
+func ownWay(w *World, req groupmodel.Request) bool {
+	switch req.(type) {
+	case groupmodel.OffsetCommit, txnOffsets:
+		return w.exact
+	}
+	return false
 }
 
 // lossy: this message is lost.

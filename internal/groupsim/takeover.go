@@ -45,6 +45,8 @@ func (m *member) repeat(attempt int, try func() (groupmodel.Request, bool), done
 		outcome := session.Failed
 		if ok {
 			outcome = m.verdict(a.Code)
+		} else {
+			m.unanswered(req)
 		}
 		if outcome != session.Failed {
 			done(outcome, a)
@@ -68,6 +70,9 @@ func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.
 	case t == nil:
 		done(session.FencedOut, session.TakeOver{})
 		return
+	case t.parting || m.renews(id, who):
+		done(session.Rebalancing, session.TakeOver{})
+		return
 	}
 	truth := m.w.kafka.tasks[id]
 	tables := tableNames(setOf(m.want, id.Set))
@@ -81,27 +86,115 @@ func (m *member) takeOver(id session.TaskID, done func(session.Outcome, session.
 				next(a)
 			})
 	}
-	fetch := groupmodel.OffsetFetch{Partitions: []groupmodel.Partition{truth.source}}
-	step(fetch, func(groupmodel.Answer) {
-		m.checkGeneration(who, func(outcome session.Outcome) {
-			if outcome != session.OK {
-				done(outcome, session.TakeOver{})
+	o := &takingOver{m: m, id: id, t: t, who: who, truth: truth, tables: tables, done: done, step: step}
+	o.begin()
+}
+
+// takingOver is a take-over under way. Each step begins the next one.
+type takingOver struct {
+	m      *member
+	id     session.TaskID
+	t      *owned
+	who    identity
+	truth  *truth
+	tables []string
+	former claim
+	at     int64
+	ends   map[string]int64 // EndFirst
+	step   func(groupmodel.Request, func(groupmodel.Answer))
+	done   func(session.Outcome, session.TakeOver)
+}
+
+// then goes on unless a step has ended otherwise.
+func (o *takingOver) then(next func()) func(session.Outcome) {
+	return func(outcome session.Outcome) {
+		if outcome != session.OK {
+			o.done(outcome, session.TakeOver{})
+			return
+		}
+		next()
+	}
+}
+
+func (o *takingOver) begin() {
+	m := o.m
+	check := func(next func()) func() {
+		return func() { m.checkGeneration(o.who, o.then(next)) }
+	}
+	fence := func() {
+		if m.w.opt.Mutant == EndFirst {
+			o.ends = map[string]int64{}
+			for _, table := range o.tables {
+				o.ends[table] = o.truth.log(table).end()
+			}
+		}
+		m.fence(o.former, o.who, o.then(o.stable))
+	}
+	switch m.w.opt.Mutant {
+	case NoCheck:
+		o.claims(fence)
+	case ClaimsLate:
+		check(func() { o.claims(fence) })()
+	default:
+		o.claims(check(fence))
+	}
+}
+
+// claims reads who has the task. INVARIANT: the generation is checked behind that, so that nobody of a later
+// one has written them.
+func (o *takingOver) claims(next func()) {
+	o.step(groupmodel.OffsetFetch{Partitions: []groupmodel.Partition{o.truth.source}}, func(a groupmodel.Answer) {
+		if text := a.Offsets[o.truth.source].Metadata; text != "" {
+			o.former = o.m.w.kafka.parse(text)
+		}
+		next()
+	})
+}
+
+// stable reads the positions, and claims the task at them.
+func (o *takingOver) stable() {
+	m := o.m
+	fetch := groupmodel.OffsetFetch{Partitions: []groupmodel.Partition{o.truth.source}, Stable: m.w.exact && m.w.opt.Mutant != PlainPositions}
+	o.step(fetch, func(a groupmodel.Answer) {
+		if m.hole(o.truth, a, o.tables) {
+			o.done(session.Refused, session.TakeOver{})
+			return
+		}
+		o.at = max(a.Offsets[o.truth.source].At, 0)
+		if !m.w.exact {
+			o.claim()
+			return
+		}
+		m.s.producerOf(o.who.life).begin(func(ready bool) {
+			if !ready {
+				o.done(session.FencedOut, session.TakeOver{})
 				return
 			}
-			step(fetch, func(a groupmodel.Answer) {
-				if m.hole(truth, a, tables) {
-					done(session.Refused, session.TakeOver{})
-					return
-				}
-				position := max(a.Offsets[truth.source].At, 0)
-				m.w.takeOvers++
-				c := claim{by: who.life, takeOver: m.w.takeOvers, tables: tables}
-				step(groupmodel.OffsetCommit{
-					Member: who.member, Instance: m.s.p.instance, Generation: who.generation,
-					Offsets: map[groupmodel.Partition]groupmodel.Offset{truth.source: {At: position, Metadata: c.text()}},
-				}, func(groupmodel.Answer) { m.captured(id, t, who, c, position, done) })
-			})
+			o.claim()
 		})
+	})
+}
+
+func (o *takingOver) claim() {
+	m, who := o.m, o.who
+	if m.owned[o.id] != o.t || o.t.parting {
+		o.done(session.Rebalancing, session.TakeOver{})
+		return
+	}
+	m.w.takeOvers++
+	c := claim{by: who.life, takeOver: m.w.takeOvers, tables: o.tables}
+	if m.w.exact {
+		o.t.claimed, o.t.takeOver, o.t.tables = true, c.takeOver, c.tables
+	}
+	o.step(groupmodel.OffsetCommit{
+		Member: who.member, Instance: m.s.p.instance, Generation: who.generation,
+		Offsets: map[groupmodel.Partition]groupmodel.Offset{o.truth.source: {At: o.at, Metadata: c.text()}},
+	}, func(groupmodel.Answer) {
+		if m.renews(o.id, who) {
+			o.done(session.Rebalancing, session.TakeOver{})
+			return
+		}
+		o.captured(c)
 	})
 }
 
@@ -118,27 +211,34 @@ func (m *member) hole(t *truth, a groupmodel.Answer, tables []string) bool {
 }
 
 // captured: the claim is there; nobody else writes any more. The ends are asked for.
-func (m *member) captured(id session.TaskID, t *owned, who identity, c claim, position int64, done func(session.Outcome, session.TakeOver)) {
+func (o *takingOver) captured(c claim) {
+	m := o.m
 	m.s.toLeader(func(ok bool) {
 		switch {
-		case m.id.life != who.life:
-			done(session.FencedOut, session.TakeOver{})
+		case m.id.life != o.who.life:
+			o.done(session.FencedOut, session.TakeOver{})
 			return
 		case !ok:
-			m.s.after(100*time.Millisecond, func() { m.captured(id, t, who, c, position, done) })
+			m.s.after(100*time.Millisecond, func() { o.captured(c) })
 			return
-		case m.owned[id] != t:
-			done(session.Rebalancing, session.TakeOver{})
+		case m.owned[o.id] != o.t || o.t.parting:
+			o.done(session.Rebalancing, session.TakeOver{})
 			return
 		}
-		truth := m.w.kafka.tasks[id]
-		over := session.TakeOver{Positions: map[string]int64{truth.source.Topic: position}, Ends: map[string]int64{}}
+		over := session.TakeOver{Positions: map[string]int64{o.truth.source.Topic: o.at}, Ends: map[string]int64{}}
 		for _, table := range c.tables {
-			over.Ends[table] = truth.log(table).end()
+			over.Ends[table] = o.truth.log(table).end()
+			if m.w.opt.Mutant == StableEnd {
+				over.Ends[table] = o.truth.log(table).stable()
+			}
+		}
+		if o.ends != nil {
+			over.Ends = o.ends
 		}
 		m.w.kafka.told[c.takeOver] = true
-		t.taken, t.takeOver, t.position, t.tables = true, c.takeOver, position, c.tables
-		done(session.OK, over)
+		t := o.t
+		t.taken, t.takeOver, t.position, t.tables, t.doubt = true, c.takeOver, o.at, c.tables, false
+		o.done(session.OK, over)
 	})
 }
 
@@ -191,16 +291,25 @@ func (m *member) ask(attempt int, try func() (groupmodel.Request, bool), done fu
 
 // commit stores the position of a task, with its claim.
 func (m *member) commit(id session.TaskID, next map[string]int64, released bool, done func(session.Outcome)) {
-	t, l := m.owned[id], m.id.life
-	if t == nil || !t.taken {
+	t := m.owned[id]
+	if t == nil || !t.taken || t.parting {
 		done(session.FencedOut)
 		return
 	}
-	truth := m.w.kafka.tasks[id]
+	if m.w.exact && (next == nil || t.doubt) && m.w.opt.Mutant != OldRelease {
+		m.releaseStable(id, done)
+		return
+	}
 	position := t.position
-	if at, ok := next[truth.source.Topic]; ok {
+	if at, ok := next[m.w.kafka.tasks[id].source.Topic]; ok {
 		position = at
 	}
+	m.write(id, position, released, done)
+}
+
+// write is a plain commit of a position, beside the claim.
+func (m *member) write(id session.TaskID, position int64, released bool, done func(session.Outcome)) {
+	t, l, truth := m.owned[id], m.id.life, m.w.kafka.tasks[id]
 	c := claim{by: l, takeOver: t.takeOver, released: released, tables: t.tables}
 	m.repeat(0, func() (groupmodel.Request, bool) {
 		if m.owned[id] != t || m.id.life != l {
@@ -212,7 +321,7 @@ func (m *member) commit(id session.TaskID, next map[string]int64, released bool,
 		}, true
 	}, func(outcome session.Outcome, _ groupmodel.Answer) {
 		if outcome == session.OK {
-			t.position = position
+			t.position, t.claimed = position, t.claimed && !released
 		}
 		done(outcome)
 	})
@@ -248,7 +357,11 @@ func (m *member) confirmAs(id session.TaskID, mine *owned, attempt int, done fun
 func (m *member) release(ids []session.TaskID) {
 	changed := false
 	for _, id := range ids {
-		if m.owned[id] != nil {
+		switch t := m.owned[id]; {
+		case t == nil:
+		case t.claimed && m.w.opt.Mutant != NoLateRelease:
+			m.partWith(id)
+		default:
 			delete(m.owned, id)
 			changed = true
 		}

@@ -44,10 +44,16 @@ func (wk *worker) receive(it item) {
 	case protocol.Committed:
 		wk.committed(m)
 	case protocol.Aborted:
+		if m.Code == protocol.CodeForeignWrite {
+			wk.w.fail("%s: somebody else is said to have written to a changelog of %s", wk.name, m.Task)
+		}
 		wk.uncommitted(m.Task, m.Epoch, m.Re)
 	case protocol.Stale:
 		wk.uncommitted(m.Task, m.Epoch, m.Re)
 	case protocol.Unknown:
+		if m.Code == protocol.CodeForeignWrite && wk.w.exact {
+			wk.w.fail("%s: somebody else is said to have written to a changelog of %s", wk.name, m.Task)
+		}
 		wk.uncommitted(m.Task, m.Epoch, m.Re)
 	case protocol.Error:
 		if m.Code == protocol.CodeLostState { // no member that declares the table was there for a while
@@ -191,7 +197,7 @@ func (wk *worker) restore(t *wtask, tb *wtable, f *frame) {
 		wk.w.fail("%s: a frame of %s, table %s, begins at %d, and its store is at %d", wk.name, t.name, tb.Name, f.base, st.pos)
 	}
 	for _, r := range f.log.recs[f.base:f.next] {
-		if wk.w.opt.Mutant != MissesRow || t.role != protocol.RoleStandby || r.value%7 != 6 {
+		if r.visible() && (wk.w.opt.Mutant != MissesRow || t.role != protocol.RoleStandby || r.value%7 != 6) {
 			st.put(r.key, r.value)
 		}
 	}
@@ -212,8 +218,8 @@ func (st *store) put(key int32, value int64) {
 // INVARIANT: a store's rows equal the log at its position, and it is never ahead of the log.
 func (wk *worker) check(t *wtask, tb *wtable) {
 	st := tb.store
-	if st.pos > st.log.end() {
-		wk.w.fail("%s: the store of %s, table %s, is at %d, and its log ends at %d", wk.name, t.name, tb.Name, st.pos, st.log.end())
+	if st.pos > st.log.decided {
+		wk.w.fail("%s: the store of %s, table %s, is at %d, and its log ends at %d", wk.name, t.name, tb.Name, st.pos, st.log.decided)
 	}
 	if st.hash != st.log.at(st.pos) {
 		wk.w.fail("%s: the rows of %s, table %s, are not those of the log at %d", wk.name, t.name, tb.Name, st.pos)

@@ -142,7 +142,8 @@ func (wk *worker) connect() {
 	c := &conn{id: session.ConnID(wk.w.conns), s: s, wk: wk}
 	wk.conn = c
 	s.dialing = append(s.dialing, c)
-	s.after(wk.w.between(0, 5*time.Millisecond), func() {
+	s.dialed = max(s.dialed, wk.w.now+wk.w.between(0, 5*time.Millisecond)) // they come in their order
+	s.after(s.dialed-wk.w.now, func() {
 		s.dialing = slices.DeleteFunc(s.dialing, func(o *conn) bool { return o == c })
 		if c.closed {
 			return

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/pillion/pillion/protocol"
 	"github.com/pillion/pillion/session"
 )
 
@@ -40,6 +41,7 @@ type Outcome struct {
 // Tally says what a run has seen, so that a test can tell that the runs see enough.
 type Tally struct {
 	Events, Generations, Moves, Commits, Repeats, Faults, Records, Promotions, Demotions, Unreleased, Refused, Warmups int
+	Transactions, Fences, TimedOut, Aborted, Unknown, Fenced, SelfFenced                                               int
 }
 
 // Add sums tallies up.
@@ -56,6 +58,13 @@ func (t *Tally) Add(o Tally) {
 	t.Unreleased += o.Unreleased
 	t.Refused += o.Refused
 	t.Warmups += o.Warmups
+	t.Transactions += o.Transactions
+	t.Fences += o.Fences
+	t.TimedOut += o.TimedOut
+	t.Aborted += o.Aborted
+	t.Unknown += o.Unknown
+	t.Fenced += o.Fenced
+	t.SelfFenced += o.SelfFenced
 }
 
 // World is one run.
@@ -76,6 +85,9 @@ type World struct {
 	conns       int
 	replicas    int
 	warmups     int           // max_warmup_replicas
+	exact       bool          // exactly_once
+	renews      bool          // a transaction without an end is ended by a new epoch, and not by EndTxn once more
+	endLimit    time.Duration // for which the end of a transaction may be without an answer until a commit is unknown
 	copyPause   time.Duration // between two frames of a copy, at most
 	drops       float64       // of requests or answers
 	static      bool          // all members are static ones
@@ -131,9 +143,11 @@ func (w *World) pass(until time.Duration, done func() bool) bool {
 	return false
 }
 
+func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+
 // Run makes one history from a seed, and checks all invariants on the way.
 func Run(opt Options) (out Outcome) {
-	w := &World{opt: opt, rng: rand.New(rand.NewPCG(opt.Seed, 7)), start: time.Unix(1_000_000, 0)}
+	w := &World{opt: opt, rng: newDice(opt.Seed), start: time.Unix(1_000_000, 0)}
 	defer func() {
 		out.Tally, out.History = w.tally, w.history
 		switch r := recover().(type) {
@@ -144,11 +158,15 @@ func Run(opt Options) (out Outcome) {
 			panic(r)
 		}
 	}()
+	w.exact = opt.Seed%2 == 0
 	w.kafka = newKafka(w)
 	w.replicas, w.warmups = w.rng.IntN(3), w.rng.IntN(3)
 	w.static = w.chance(0.2)
 	w.copyPause = []time.Duration{15 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[w.rng.IntN(3)]
 	w.drops = []float64{0, 0.02, 0.1}[w.rng.IntN(3)]
+	if w.exact {
+		w.renews, w.endLimit = w.chance(0.5), []time.Duration{time.Second, 10 * time.Second}[w.rng.IntN(2)]
+	}
 	for range 2 + w.rng.IntN(2) {
 		w.addPair()
 	}
@@ -170,9 +188,13 @@ func (w *World) polled(done func() bool) func() bool {
 	}
 }
 
-func machineConfig() session.Config {
+func (w *World) machineConfig() session.Config {
+	guarantee := protocol.AtLeastOnce
+	if w.exact {
+		guarantee = protocol.ExactlyOnce
+	}
 	return session.Config{
-		Group: "g", WorkerGrace: workerGrace, RevokeTimeout: revokeTimeout,
+		Group: "g", Guarantee: guarantee, WorkerGrace: workerGrace, RevokeTimeout: revokeTimeout,
 		MaxProcessing: maxProcessing, DrainTimeout: drainTimeout,
 	}
 }

@@ -139,7 +139,7 @@ func TestAppStopsAtPoison(t *testing.T) {
 				}
 				where := fmt.Sprintf("pillion: the record at %s/0 offset 5 cannot be processed: its value does not decode: ", j.in)
 				said := s.since(0, func(e entry) bool { return strings.Contains(e.text, where) })
-				if len(said) != 1 || !strings.HasSuffix(said[0].text, "; the next start begins with it (undecodable)") {
+				if len(said) != 1 || !strings.HasSuffix(said[0].text, "; the next start begins with it (on_error: Skip or DeadLetter pass it over) (undecodable)") {
 					t.Errorf("the worker said %v, want %q and why", said, where)
 				}
 				j.holds(5, good[:5]...)

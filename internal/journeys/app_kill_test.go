@@ -92,13 +92,16 @@ func TestAppWorkerKilledInRestore(t *testing.T) {
 }
 
 // The sidecar is killed under its worker, which connects to the next one without a word of user code. No
-// element is lost; only commits in flight come again.
+// element is lost, and none comes again; at least once those of commits in flight do.
 func TestAppSidecarKilled(t *testing.T) {
-	for _, style := range []string{"process", "async each"} {
-		t.Run(style, func(t *testing.T) {
+	for _, c := range []struct{ style, guarantee string }{
+		{"process", exactlyOnce}, {"async each", exactlyOnce}, {"each", atLeastOnce},
+	} {
+		t.Run(c.style+" "+c.guarantee, func(t *testing.T) {
 			t.Parallel()
 			const kills = 3
-			j := newApp(t, oneBroker(t), 3, style)
+			j := newApp(t, oneBroker(t), 3, c.style)
+			j.guarantee = c.guarantee
 			flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
 			s := j.sidecar(flags...)
 			w := j.worker(s)

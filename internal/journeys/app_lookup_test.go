@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pillion/pillion/internal/kafkatest"
+	"github.com/pillion/pillion/internal/kafkatest/kafkaproc"
 )
 
 // lookup is a pair of examples/lookup, with a directory of its own.
@@ -23,17 +23,15 @@ type lookup struct {
 	address string
 }
 
-func newLookup(t *testing.T, addrs []string, group string, flags ...string) *lookup {
+func newLookup(t *testing.T, addrs []string, group string, service ...string) *lookup {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := kafkaproc.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
-	service := filepath.Join(checkout(), "examples", "lookup", "service.py")
-	flags = append([]string{"--group-id", group, "--num-standby-replicas", "1"}, flags...)
-	flags = append(flags, "--", "sh", "-c", `cd "$0" && exec "$@"`, t.TempDir(), python(t), service)
+	t.Cleanup(release)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	flags := append([]string{"--group-id", group, "--num-standby-replicas", "1", "--", "sh", "-c", `cd "$0" && exec "$@"`, t.TempDir()}, service...)
 	return &lookup{newPlace(t).run(t, addrs, []string{"ADDRESS=" + address}, flags...), address}
 }
 
@@ -56,13 +54,15 @@ func (l *lookup) count(key string) (count int) {
 	return count
 }
 
-var serves = regexp.MustCompile(`Started server process \[(\d+)\]`)
+var serves = regexp.MustCompile(`Started server process \[(\d+)\]|lookup: process (\d+) serves`)
 
 // server is the service's process.
 func (l *lookup) server() (pid int) {
 	l.t.Helper()
 	said := l.waitFor(0, "the server", func(e entry) bool { return serves.MatchString(e.text) })
-	_, _ = fmt.Sscan(serves.FindStringSubmatch(said.text)[1], &pid)
+	for _, n := range serves.FindStringSubmatch(said.text)[1:] {
+		_, _ = fmt.Sscan(n, &pid)
+	}
 	return pid
 }
 
@@ -78,8 +78,8 @@ func (l *lookup) ask(path string) (status int, body []byte) {
 	return res.StatusCode, body
 }
 
-// Two pairs of the look-up service. Each answers for every key, whoever owns it; when the worker of one dies
-// the other one answers alone, with the same counts.
+// Two pairs of the look-up service, one in Python and one in Node. Each answers for every key, whoever owns it;
+// when the worker of one dies the other one answers alone, with the same counts: each has read the other's table.
 func TestAppLookup(t *testing.T) {
 	t.Parallel()
 	addrs, group := oneBroker(t), topicName(t)
@@ -93,7 +93,8 @@ func TestAppLookup(t *testing.T) {
 		kafkatest.Produce(t, addrs, "visits", records)
 	}
 	visit(0, 100)
-	one, two := newLookup(t, addrs, group), newLookup(t, addrs, group)
+	services := [][]string{{python(t), filepath.Join(checkout(), "examples/lookup/service.py")}, {"node", nodeExample(t, "lookup/service.js")}}
+	one, two := newLookup(t, addrs, group, services[0]...), newLookup(t, addrs, group, services[1]...)
 	for _, l := range []*lookup{one, two} {
 		until(t, "half of the tasks are at "+l.address, func() bool {
 			return l.metric("pillion_tasks", `state="running"`) == 2 && l.metric("pillion_tasks", `state="shadowing"`) == 2

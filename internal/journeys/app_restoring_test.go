@@ -24,8 +24,8 @@ func restoring(t *testing.T) (*job, *sidecar) {
 // On a terminal there is a bar while tables are restored: with rich, and without it.
 func TestAppShowsBar(t *testing.T) {
 	for name, bar := range map[string]string{
-		"rich":  `restoring .*━.* \d+ % 1 table, [\d,]+ records, [\d,]+ records/s`,
-		"plain": `restoring \[#*\.*\] +\d+ % 1 table, [\d,]+ records, [\d,]+ records/s`,
+		"rich":  `restoring .*━.* \d+ % 1 table, .*, [\d,]+ records, [\d,]+ records/s`,
+		"plain": `restoring \[#*\.*\] +\d+ % 1 table, .*, [\d,]+ records`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ func TestAppLogsRestoring(t *testing.T) {
 	j, s := restoring(t)
 	j.ask("restore", "slow 1")
 	w := j.worker(s)
-	line := regexp.MustCompile(`INFO pillion: restoring \d+ %: 1 table, [\d,]+ records, [\d,]+ records/s, .*to go`)
+	line := regexp.MustCompile(`INFO pillion: restoring \d+ %: 1 table, .*to go.*, [\d,]+ records, [\d,]+ records/s`)
 	w.waitFor(0, "a line about restoring", func(e entry) bool { return line.MatchString(e.text) })
 	w.waitFor(0, "its end", func(e entry) bool { return regexp.MustCompile("all tables are restored$").MatchString(e.text) })
 	if n := len(w.since(0, func(e entry) bool { return line.MatchString(e.text) })); n > 2 {

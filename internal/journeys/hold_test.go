@@ -15,9 +15,11 @@ import (
 
 // Keys of requests that journeys hold or count.
 const (
-	produceKey      int16 = 0
-	offsetCommitKey int16 = 8
-	heartbeatKey    int16 = 12
+	produceKey         int16 = 0
+	offsetCommitKey    int16 = 8
+	heartbeatKey       int16 = 12
+	endTxnKey          int16 = 26
+	txnOffsetCommitKey int16 = 28
 )
 
 // hold keeps requests of one kind at the fake Kafka: seen, not carried out.

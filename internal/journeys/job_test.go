@@ -33,7 +33,25 @@ type job struct {
 	state      string   // the worker's directory
 	program    string   // the worker, in testdata
 	declares   []string // more of its environment
+	guarantee  string   // processing_guarantee; empty: the default, exactly_once
 }
+
+// flags are those of every sidecar of the job.
+func (j *job) flags(more []string) []string {
+	flags := []string{"--group-id", j.group}
+	if j.guarantee != "" {
+		flags = append(flags, "--processing-guarantee", j.guarantee)
+	}
+	return append(flags, more...)
+}
+
+// mayRepeat says whether a sidecar that dies may leave something to be done twice.
+func (j *job) mayRepeat() bool { return j.guarantee == atLeastOnce }
+
+const (
+	atLeastOnce = "at_least_once"
+	exactlyOnce = "exactly_once"
+)
 
 // changelog is the topic behind the job's table.
 func (j *job) changelog() string { return j.changelogOf("counts") }
@@ -56,14 +74,13 @@ func newJob(t *testing.T, addrs []string, partitions int32) *job {
 // sidecar starts a sidecar without a worker.
 func (j *job) sidecar(flags ...string) *sidecar {
 	j.t.Helper()
-	return j.place.run(j.t, j.addrs, nil, append([]string{"--group-id", j.group}, flags...)...)
+	return j.place.run(j.t, j.addrs, nil, j.flags(flags)...)
 }
 
 // pair starts a sidecar with the job's worker as its child.
 func (j *job) pair(flags ...string) *sidecar {
 	j.t.Helper()
-	flags = append([]string{"--group-id", j.group}, flags...)
-	return j.place.run(j.t, j.addrs, j.env(), append(flags, "--", python(j.t), script(j.program))...)
+	return j.place.run(j.t, j.addrs, j.env(), append(j.flags(flags), "--", python(j.t), script(j.program))...)
 }
 
 // worker starts the job's worker beside a sidecar.
@@ -156,8 +173,8 @@ func (j *job) check() {
 	}
 }
 
-// checkButFor is check where some inputs may have been processed once more. It gives those whose output
-// came twice. Changelog and output of a commit are written to different partitions: a sidecar that is
+// checkButFor is check where some inputs may have been processed once more, if that is all that is promised. It
+// gives those whose output came twice. Changelog and output of a commit are written to different partitions: a sidecar that is
 // killed may leave one without the other, so that a count may have grown where no output was repeated.
 func (j *job) checkButFor(mayRepeat func(input kafkatest.Record) bool) (repeated []kafkatest.Record) {
 	j.t.Helper()
@@ -172,7 +189,7 @@ func (j *job) checkButFor(mayRepeat func(input kafkatest.Record) bool) (repeated
 		want[string(r.Value)] = 1
 		counted[string(r.Key)]++
 		most[string(r.Key)]++
-		if !mayRepeat(r) {
+		if !j.mayRepeat() || !mayRepeat(r) {
 			continue
 		}
 		most[string(r.Key)]++

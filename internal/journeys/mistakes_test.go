@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/pillion/pillion/internal/kafkatest"
+	"github.com/pillion/pillion/internal/kafkatest/kafkaproc"
 )
 
 // within is how long a first mistake may stay unsaid.
@@ -241,12 +241,11 @@ func TestSuperseded(t *testing.T) {
 // A worker that waits for Kafka says so, and goes on by itself.
 func TestKafkaUnreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := kafkaproc.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	t.Cleanup(release)
 	n := &novice{t: t, place: newPlace(t), group: "app", addrs: []string{fmt.Sprint("127.0.0.1:", port)}, Sources: []string{"in"}, Tables: []string{"counts"}, Outputs: []string{}}
 	s := n.sidecar()
 	w := n.worker(s.url, s.token)

@@ -18,7 +18,8 @@ import (
 
 // TestPythonPage does what docs/python.md says, command by command, in an empty directory.
 func TestPythonPage(t *testing.T) {
-	p := &pupil{reader: newReader(t, "docs/python.md"), home: t.TempDir(), kafka: "localhost:9092", paid: map[string][]int{}}
+	t.Parallel()
+	p := newPupil(t, "docs/python.md", "(?s)`(\\w+\\.py)`[^\n]*:\n\n```python\n(.*?)```\n")
 	p.write()
 	for _, command := range p.commands() {
 		p.follow(command)
@@ -26,9 +27,11 @@ func TestPythonPage(t *testing.T) {
 	p.end()
 }
 
-// pupil has typed some of the page's commands.
+// pupil has typed some of a page's commands.
 type pupil struct {
 	*reader
+	page    string
+	files   *regexp.Regexp // what the page names, and what is in it
 	home    string
 	session []string // what a terminal begins with
 	kafka   string
@@ -36,9 +39,14 @@ type pupil struct {
 	paid    map[string][]int // cents by user
 }
 
+func newPupil(t *testing.T, page, files string) *pupil {
+	t.Helper()
+	return &pupil{reader: newReader(t, page), page: page, files: regexp.MustCompile(files), home: t.TempDir(), kafka: "localhost:9092", paid: map[string][]int{}}
+}
+
 // write makes the files of the page.
 func (p *pupil) write() {
-	for _, file := range regexp.MustCompile("(?s)`(\\w+\\.py)`[^\n]*:\n\n```python\n(.*?)```\n").FindAllStringSubmatch(p.readme, -1) {
+	for _, file := range p.files.FindAllStringSubmatch(p.readme, -1) {
 		if err := os.WriteFile(filepath.Join(p.home, file[1]), []byte(strings.ReplaceAll(file[2], "localhost:9092", p.kafka)), 0o600); err != nil {
 			p.t.Fatal(err)
 		}
@@ -57,9 +65,7 @@ func (p *pupil) follow(command string) {
 			p.t.Errorf("pytest said\n%s", said)
 		}
 	case program == "devkafka":
-		kafka := p.terminal(command + " --listen 127.0.0.1:0")
-		p.kafka = regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(kafka.line("127.0.0.1:").text)
-		p.write()
+		p.serve(command)
 	case program == "rm":
 		p.end()
 		p.shell(command)
@@ -86,6 +92,13 @@ func (p *pupil) terminal(command string) *process {
 	return start(p.t, command, nil, "bash", "-ec", strings.Join(append(lines, "exec "+command), "\n"))
 }
 
+// serve starts the page's Kafka.
+func (p *pupil) serve(command string) {
+	kafka := p.terminal(command + " --listen 127.0.0.1:0")
+	p.kafka = regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(kafka.line("127.0.0.1:").text)
+	p.write()
+}
+
 // run starts a pair, or two, and waits until they are at work.
 func (p *pupil) run(command string) {
 	p.end()
@@ -95,14 +108,20 @@ func (p *pupil) run(command string) {
 		p.pair.line("pillion-2.session: task running")
 		return
 	}
-	if replayed := fmt.Sprintf("replayed=%d", len(p.paid["ada"])); len(p.paid) > 0 {
-		p.pair.line(replayed)
-		if !strings.Contains(p.readme, "`"+replayed+"`") {
-			p.t.Errorf("docs/python.md does not say %s", replayed)
-		}
+	if len(p.paid) > 0 {
+		p.replayed()
 	}
 	for range 4 {
 		p.pair.line("task running")
+	}
+}
+
+// replayed waits until ada's rows were replayed; the page says how many that are.
+func (p *pupil) replayed() {
+	replayed := fmt.Sprintf("replayed=%d", len(p.paid["ada"]))
+	p.pair.line(replayed)
+	if !strings.Contains(p.readme, "`"+replayed+"`") {
+		p.t.Errorf("%s does not say %s", p.page, replayed)
 	}
 }
 
@@ -131,13 +150,13 @@ func (p *pupil) pay(command, user, cents string) {
 		total += each
 	}
 	said := fmt.Sprintf("%d payments, %d cents", len(p.paid[user]), total)
-	p.pair.line("INFO totals: " + user + ": " + said)
+	p.pair.line(user + ": " + said)
 	row := fmt.Sprintf(`{"payments":%d,"cents":%d}`, len(p.paid[user]), total)
 	kafkatest.ReadUntil(p.t, []string{p.kafka}, "shop-totals-changelog", func(got []kafkatest.Record) bool {
 		return slices.ContainsFunc(got, func(r kafkatest.Record) bool { return string(r.Key) == user && string(r.Value) == row })
 	}) // it is committed: a reader does not type the next command within 100 ms
 	if len(p.paid[user]) <= 3 && !strings.Contains(p.readme, said) {
-		p.t.Errorf("docs/python.md does not say %q", said)
+		p.t.Errorf("%s does not say %q", p.page, said)
 	}
 }
 

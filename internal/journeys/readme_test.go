@@ -25,33 +25,41 @@ var commands = map[string]func(r *reader, command string){
 	"make test":                              (*reader).dryRun,
 	"make test-fast":                         (*reader).dryRun,
 	"make demo BOOTSTRAP_SERVERS=host:port":  (*reader).dryRun,
-	"make demo":                              (*reader).demo,
+	"make demo":                              (*reader).dryRun, // TestTheDemo runs it
 	"pip install ./clients/python":           (*reader).install,
 	"docker build .":                         (*reader).image,
 	"pillion run":                            (*reader).alone,
 	"pillion run --print-config":             (*reader).printConfig,
 	"pillion run -- COMMAND":                 (*reader).pair,
-	"pillion plan":                           (*reader).plan,
+	"bin/pillion plan":                       (*reader).plan,
+	"pillion plan":                           func(*reader, string) {}, // the same, in prose
 	"rm -rf state":                           func(*reader, string) {}, // each of the others does it at its end
 	"pillion drain":                          (*reader).drain,
 	"bin/pillion group " + ofWords:           (*reader).group,
 	"bin/pillion " + conformance:             (*reader).conformance,
 	"bin/pillion dev -- " + wordcount:        (*reader).dev,
+	"bin/pillion dev -- " + inNode:           (*reader).dev,
+	"scripts/setup-node examples":            func(r *reader, _ string) { nodeExample(r.t, "wordcount/worker.js") },
+	"npm pack ./clients/node":                func(*reader, string) {}, // TestNodePage does it
 	"bin/pillion run " + onKafka + wordcount: (*reader).onKafka,
 	"bin/pillion run --workers 3 --num-standby-replicas 1 " + onKafka + wordcount: (*reader).three,
 }
 
 const (
 	wordcount   = ".venv/bin/python examples/wordcount/worker.py"
+	inNode      = "node examples/build/wordcount/worker.js"
 	conformance = "conformance --level standby -- .venv/bin/python clients/python/conformance/worker.py"
 	ofWords     = "--bootstrap-servers localhost:9092 --group-id words"
 	onKafka     = "--bootstrap-servers localhost:9092 --group-id words -- "
 )
 
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	r := newReader(t, "README.md")
-	if example := r.read("examples/wordcount/worker.py"); !slices.Equal(r.blocks("python"), []string{example}) {
-		t.Error("the worker in README.md is not examples/wordcount/worker.py: copy it")
+	for language, name := range map[string]string{"python": "examples/wordcount/worker.py", "ts": "examples/wordcount/worker.ts"} {
+		if !slices.Equal(r.blocks(language), []string{r.read(name)}) {
+			t.Errorf("the worker in README.md is not %s: copy it", name)
+		}
 	}
 	seen := map[string]bool{}
 	for _, command := range r.commands() {
@@ -130,7 +138,7 @@ func (r *reader) commands() []string {
 		}
 	}
 	prose := regexp.MustCompile("(?s)\n```.*?\n```\n").ReplaceAllString(r.readme, "\n")
-	for _, m := range regexp.MustCompile("`((?:make|pip|docker|go|bin/pillion|pillion) [^`]+)`").FindAllStringSubmatch(prose, -1) {
+	for _, m := range regexp.MustCompile("`((?:make|pip|npm|docker|go|bin/pillion|pillion) [^`]+)`").FindAllStringSubmatch(prose, -1) {
 		out = append(out, strings.Join(strings.Fields(m[1]), " "))
 	}
 	return out
@@ -165,7 +173,9 @@ func (r *reader) dryRun(command string) {
 	r.in(checkout(), nil, append([]string{"make", "-n"}, words[1:]...)...)
 }
 
-func (r *reader) demo(string) {
+// The demo has kills and limits of its own, so it has the machine alone.
+func TestTheDemo(t *testing.T) {
+	r := &reader{t: t}
 	said := r.in(checkout(), []string{"PYTHON=" + python(r.t)}, "make", "demo")
 	for _, want := range []string{"plane_stats: all 4,043 rows are right", "the demo has passed"} {
 		if !strings.Contains(said, want) {

@@ -22,10 +22,19 @@ func lost(w *process) func(kafkatest.Record) bool {
 }
 
 // The sidecar is killed and started again; its worker stays and connects to the next one. Nothing is
-// lost; only commits in flight may be repeated.
+// lost or comes twice; at least once commits in flight may be repeated.
 func TestSidecarKilledWhileRecordsFlow(t *testing.T) {
-	t.Parallel()
+	for _, guarantee := range []string{exactlyOnce, atLeastOnce} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			killWhileRecordsFlow(t, guarantee)
+		})
+	}
+}
+
+func killWhileRecordsFlow(t *testing.T, guarantee string) {
 	j := newJob(t, oneBroker(t), 3)
+	j.guarantee = guarantee
 	flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
 	s := j.sidecar(flags...)
 	w := j.worker(s)
@@ -48,11 +57,12 @@ func TestSidecarKilledWhileRecordsFlow(t *testing.T) {
 }
 
 // Killed exactly between the acknowledgement of a commit's writes and the commit of its positions:
-// that commit is repeated, and no other.
+// at least once that commit is repeated, and no other.
 func TestSidecarKilledBetweenProduceAndPositions(t *testing.T) {
 	t.Parallel()
 	fake := kafkatest.Fake(t)
 	j := newJob(t, fake.Addrs(), 1)
+	j.guarantee = atLeastOnce
 	flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
 	j.load(0, 100)
 	s := j.sidecar(flags...)
@@ -75,4 +85,33 @@ func TestSidecarKilledBetweenProduceAndPositions(t *testing.T) {
 	s.drain()
 	w.exit()
 	j.files()
+}
+
+// Killed at each step of a transaction: before its positions are there, and before its end. Exactly once
+// nothing of it is to be seen, and the next sidecar does all of it anew.
+func TestSidecarKilledInItsTransaction(t *testing.T) {
+	for name, key := range map[string]int16{"positions": txnOffsetCommitKey, "end": endTxnKey} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := kafkatest.Fake(t)
+			j := newJob(t, fake.Addrs(), 1)
+			flags := []string{"--session-timeout", "1s", "--heartbeat-interval", "200ms"}
+			j.load(0, 100)
+			s := j.sidecar(flags...)
+			w := j.worker(s)
+			j.finish()
+
+			held := holdBack(t, fake, key, func(kmsg.Request) bool { return true })
+			j.load(100, 50)
+			held.request()
+			s.kill()
+			held.forget()
+			s = j.sidecar(flags...)
+			j.load(150, 50)
+			j.check()
+			s.drain()
+			w.exit()
+			j.files()
+		})
+	}
 }

@@ -22,6 +22,7 @@ type broker struct {
 	client  *Client
 	address string
 	silent  atomic.Bool // the last request got no answer
+	gate    refusals
 
 	mu      sync.Mutex
 	current *pool // nil until used, and after a loss
@@ -42,7 +43,7 @@ func (b *broker) pool() *pool {
 	defer b.mu.Unlock()
 	if b.current == nil {
 		b.current = &pool{broker: b, asking: make(chan struct{}, 1), transport: &kafkago.Transport{
-			Dial:           b.client.dial,
+			Dial:           b.dial,
 			DialTimeout:    b.client.cfg.DialTimeout,
 			ClientID:       b.client.cfg.ClientID,
 			MetadataTTL:    transportTTL,
@@ -102,10 +103,35 @@ func (b *broker) sendAgain(ctx context.Context, x Exchange) error {
 		if err != nil && b.client.ctx.Err() != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("%w: %w", errClosed, err) // its sockets may close before the call's context ends
 		}
-		if err == nil || attempt == 2 || !lost(err) || !Pause(ctx, attempt-1) {
+		if err == nil || !lost(err) {
+			return err
+		}
+		if attempt == 2 {
+			return b.explain(ctx, err)
+		}
+		if !Pause(ctx, attempt-1) {
 			return err
 		}
 	}
+}
+
+// explain looks whether a broker that ends every connection does so because it wants SASL: it takes
+// our question for its versions without, and says nothing to the next.
+func (b *broker) explain(ctx context.Context, failure error) error {
+	auth := b.client.auth
+	if auth.security.UsesSASL() {
+		return failure
+	}
+	opened, err := b.client.dial(ctx, "tcp", b.address)
+	if err != nil {
+		return failure
+	}
+	defer opened.Close()
+	if _, offered, _ := auth.handshake(opened, opened.(*conn).who, "none"); len(offered) > 0 {
+		refused := opened.(*conn).who.wantsSASL(offered)
+		return &transportError{api: "SaslHandshake", address: b.address, err: refused}
+	}
+	return failure
 }
 
 // offered asks the broker for its versions once in the life of a pool.
@@ -150,7 +176,7 @@ func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
 		}
 	}()
 	client := p.broker.client
-	call := newCall(ctx, x, version, client.correlation.Add(1), client.cfg.ClientID)
+	call := newCall(ctx, x, version, client.correlation.Add(1)&(ours-1)|ours, client.cfg.ClientID)
 	_, err := p.transport.RoundTrip(ctx, kafkago.TCP(p.broker.address), call)
 	call.settle()
 	if err == nil {
@@ -164,7 +190,9 @@ func (p *pool) roundTrip(ctx context.Context, x Exchange, version int16) error {
 	failure := &transportError{api: kmsg.NameForKey(x.Key()), address: p.broker.address, err: err}
 	if connectionFailed(failure) {
 		p.broker.silent.Store(true)
-		p.broker.drop(p, failure)
+		if call.begun() || !errors.Is(failure, context.DeadlineExceeded) {
+			p.broker.drop(p, failure)
+		} // else no connection was there yet: the one that is being made is for the next try
 	}
 	return failure
 }

@@ -21,6 +21,8 @@ type Client struct {
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	sockets     sockets
+	auth        *authenticator
+	renewed     atomic.Int64 // how often connections were authenticated again
 	correlation atomic.Int32
 	refreshing  chan struct{} // held by the one who asks for metadata
 
@@ -40,9 +42,14 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
+	auth, err := newAuthenticator(cfg.Security, cfg.ClientID, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Client{
-		cfg: cfg.withDefaults(), ctx: ctx, cancel: cancel,
+		cfg: cfg, ctx: ctx, cancel: cancel, auth: auth,
 		refreshing:   make(chan struct{}, 1),
 		brokers:      make(map[string]*broker),
 		nodes:        make(map[int32]string),
@@ -133,7 +140,7 @@ func (c *Client) any(ctx context.Context, req kmsg.Request) (kmsg.Response, erro
 			if ctx.Err() == nil && !connectionFailed(err) {
 				return nil, err
 			}
-			if failure == nil || !errors.Is(err, context.DeadlineExceeded) {
+			if failure == nil || refusal(err) != nil || refusal(failure) == nil && !errors.Is(err, context.DeadlineExceeded) {
 				failure = err // a refusal says more than a time limit
 			}
 			if ctx.Err() != nil {

@@ -20,8 +20,9 @@ type Config struct {
 	RequestTimeout time.Duration // of a call whose context has no deadline, and of each try of a call that is repeated; default 10s
 	MetadataMaxAge time.Duration // how long leaders and topic ids are believed; default 1m
 
-	// Dial replaces net.Dialer. TLS and SASL will be fields beside it: the Transport speaks both
-	// over whatever Dial returns, under the deadlines set here.
+	Security Security // TLS and SASL, over whatever Dial returns
+
+	// Dial replaces net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Logger hclog.Logger // default: none
@@ -47,7 +48,7 @@ func (c Config) Validate() error {
 	if c.DialTimeout < 0 || c.RequestTimeout < 0 || c.MetadataMaxAge < 0 {
 		return errors.New("kafka timeouts must not be negative")
 	}
-	return nil
+	return c.Security.Validate()
 }
 
 func (c Config) withDefaults() Config {

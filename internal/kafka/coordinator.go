@@ -23,6 +23,15 @@ func (k CoordinatorKind) String() string {
 	return "group"
 }
 
+// operation is the right that a member, or the owner of a transactional id, needs; it holds that to
+// look for the coordinator.
+func (k CoordinatorKind) operation() string {
+	if k == Transaction {
+		return "Write"
+	}
+	return "Read"
+}
+
 type coordinatorKey struct {
 	kind CoordinatorKind
 	key  string
@@ -64,7 +73,7 @@ func (c *Client) coordinator(ctx context.Context, kind CoordinatorKind, key stri
 			c.cfg.Logger.Debug("coordinator found", kind.String(), key, "broker", resp.NodeID)
 			return resp.NodeID, nil
 		}
-		err = &Error{Code: resp.ErrorCode, What: what}
+		err = c.codeError(resp.ErrorCode, what, key, kind.operation())
 		if resp.ErrorCode != 0 && !Retriable(err) {
 			return -1, err
 		}

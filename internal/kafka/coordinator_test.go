@@ -64,7 +64,7 @@ func TestCoordinatorRefused(t *testing.T) {
 	if code, ok := CodeOf(err); !ok || code != 30 || fault.Hits() != 1 {
 		t.Errorf("%v after %d requests", err, fault.Hits())
 	}
-	if want := "finding the coordinator of group mine: GROUP_AUTHORIZATION_FAILED (Kafka error 30)"; err.Error() != want {
+	if want := "Kafka refuses User:ANONYMOUS the operation Read on group mine: grant Read to User:ANONYMOUS on group mine with an ACL (GROUP_AUTHORIZATION_FAILED, Kafka error 30)"; err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
 	}
 }

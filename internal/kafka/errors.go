@@ -20,9 +20,12 @@ const (
 	codeCoordinatorLoading     = 14
 	codeCoordinatorUnavailable = 15
 	codeNotCoordinator         = 16
+	codeMechanism              = 33
+	codeSASLState              = 34
 	codeTopicExists            = 36
 	codeBadReplicationFactor   = 38
 	codeNotController          = 41
+	codeAuthentication         = 58
 )
 
 // ErrUnreachable is in the errors of calls that no broker answered in time.
@@ -54,6 +57,10 @@ func CodeOf(err error) (int16, bool) {
 	if errors.As(err, &e) {
 		return e.Code, true
 	}
+	var denied *AccessError
+	if errors.As(err, &denied) {
+		return denied.Code, true
+	}
 	return 0, false
 }
 
@@ -67,7 +74,7 @@ func Retriable(err error) bool {
 	case ok:
 		return codes[code].retriable
 	default:
-		return connectionFailed(err) || errors.Is(err, ErrUnreachable) || isNoBroker(err) ||
+		return connectionFailed(err) || refusal(err) != nil || errors.Is(err, ErrUnreachable) || isNoBroker(err) ||
 			errors.Is(err, context.DeadlineExceeded)
 	}
 }
@@ -98,6 +105,10 @@ func lost(err error) bool {
 	var dial *dialError
 	if errors.As(err, &dial) || !connectionFailed(err) {
 		return false
+	}
+	var renew *renewError
+	if errors.As(err, &renew) {
+		return true
 	}
 	for _, broken := range []error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
@@ -133,6 +144,9 @@ type unreachableError struct {
 
 func (e *unreachableError) Error() string {
 	why := e.last
+	if refused := refusal(e.last); refused != nil {
+		return refused.Message // it answers, and has said what to do
+	}
 	var transport *transportError
 	if errors.As(e.last, &transport) {
 		why = transport.err
@@ -143,6 +157,9 @@ func (e *unreachableError) Error() string {
 	var dialled *net.OpError
 	if len(e.addresses) == 1 && errors.As(why, &dialled) {
 		why = dialled.Err // the address is said already
+	}
+	if errors.Is(why, context.DeadlineExceeded) {
+		why = errors.New("no answer in time")
 	}
 	return fmt.Sprintf("%v at %s (%v): check bootstrap_servers, and that Kafka is running and can be reached from here",
 		ErrUnreachable, strings.Join(e.addresses, ", "), why)

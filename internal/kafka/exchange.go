@@ -145,7 +145,15 @@ func (c *call) settle() {
 	}
 }
 
+// begun tells, after settle, whether anything was written.
+func (c *call) begun() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.started
+}
+
 func (c *call) run(rw io.ReadWriter) error {
+	NoteTry(c.ctx, c.x.Key())
 	if _, err := rw.Write(c.out); err != nil {
 		return err
 	}
@@ -236,7 +244,25 @@ func (m *message) AppendTo(dst []byte, version int16) []byte {
 	return m.req.AppendTo(dst)
 }
 
+// Decoded, an answer takes up to 21 times its bytes, of the worst that a broker can make up. Those that
+// hold what members and brokers say of themselves may be larger than those that only acknowledge.
+const (
+	maxTold  = 32 << 20
+	maxAcked = 4 << 20
+)
+
+func maxBody(key int16) int {
+	switch kmsg.Key(key) {
+	case kmsg.Metadata, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.DescribeGroups, kmsg.OffsetFetch:
+		return maxTold
+	}
+	return maxAcked
+}
+
 func (m *message) ReadBody(r io.Reader, size int, version int16) error {
+	if most := maxBody(m.Key()); size > most {
+		return fmt.Errorf("answer of %d bytes, which is more than the %d that are read of it", size, most)
+	}
 	m.version = version
 	m.body = nil
 	body := bytes.NewBuffer(make([]byte, 0, min(size, 1<<20))) // grows with what really arrives

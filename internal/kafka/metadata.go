@@ -106,7 +106,9 @@ func (c *Client) refresh(ctx context.Context, names ...string) (map[string]Topic
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{} // not nil, which means all
+	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
+		wanted[name] = true
 		topic := kmsg.NewMetadataRequestTopic()
 		topic.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, topic)
@@ -117,11 +119,15 @@ func (c *Client) refresh(ctx context.Context, names ...string) (map[string]Topic
 		return nil, fmt.Errorf("asking for metadata: %w", err)
 	}
 	resp := answer.(*kmsg.MetadataResponse)
+	if n := len(resp.Brokers); n > maxBrokers {
+		return nil, fmt.Errorf("asking for metadata: the answer names %d brokers, at most %d are believed", n, maxBrokers)
+	}
 	c.setNodes(resp, sent)
 	topics := make(map[string]Topic, len(names))
 	for i := range resp.Topics {
-		topic := c.learn(&resp.Topics[i], sent)
-		topics[topic.Name] = topic
+		if topic := &resp.Topics[i]; topic.Topic != nil && wanted[*topic.Topic] { // nothing else is kept
+			topics[*topic.Topic] = c.learn(topic, sent)
+		}
 	}
 	for _, name := range names {
 		if _, ok := topics[name]; !ok {
@@ -183,6 +189,12 @@ func (c *Client) setNode(node int32, host string, port int32) string {
 	return address
 }
 
+// What is believed of a cluster; Kafka itself works with a tenth of it.
+const (
+	maxBrokers    = 10_000
+	maxPartitions = 200_000 // of one topic
+)
+
 // learn puts a topic of the answer to a request sent at that time into the cache.
 func (c *Client) learn(from *kmsg.MetadataResponseTopic, sent time.Time) Topic {
 	topic := Topic{ID: from.TopicID}
@@ -192,10 +204,14 @@ func (c *Client) learn(from *kmsg.MetadataResponseTopic, sent time.Time) Topic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if from.ErrorCode != 0 {
-		topic.Err = &Error{Code: from.ErrorCode, What: "topic " + topic.Name}
+		topic.Err = c.codeError(from.ErrorCode, "topic "+topic.Name, topic.Name, "Describe")
 		if from.ErrorCode == codeUnknownTopic {
 			delete(c.topics, topic.Name)
 		}
+		return topic
+	}
+	if n := len(from.Partitions); n > maxPartitions {
+		topic.Err = fmt.Errorf("topic %s has %d partitions by the broker's word, at most %d are believed", topic.Name, n, maxPartitions)
 		return topic
 	}
 	topic.Partitions = make([]Partition, len(from.Partitions))

@@ -151,7 +151,7 @@ func (s *offsetSearch) answered(tp TopicPartition, p kmsg.ListOffsetsResponseTop
 		s.settle(tp, Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch})
 		return
 	}
-	err := &Error{Code: p.ErrorCode, What: "listing offsets of " + tp.String()}
+	err := s.client.codeError(p.ErrorCode, "listing offsets of "+tp.String(), tp.Topic, "Describe")
 	if Retriable(err) {
 		s.missed(tp, err)
 		return
@@ -236,7 +236,7 @@ func (c *Client) epochEnd(ctx context.Context, node, current int32, tp TopicPart
 				continue
 			}
 			if p.ErrorCode != 0 {
-				return -1, -1, &Error{Code: p.ErrorCode, What: fmt.Sprintf("finding the end of leader epoch %d of %s", leaderEpoch, tp)}
+				return -1, -1, c.codeError(p.ErrorCode, fmt.Sprintf("finding the end of leader epoch %d of %s", leaderEpoch, tp), tp.Topic, "Describe")
 			}
 			return p.LeaderEpoch, p.EndOffset, nil
 		}

@@ -95,7 +95,7 @@ func (c *Client) createTopics(ctx context.Context, specs []TopicSpec) (map[strin
 		if topic.ErrorMessage != nil && *topic.ErrorMessage != "" {
 			what += " (" + *topic.ErrorMessage + ")"
 		}
-		outcome[topic.Topic] = &Error{Code: topic.ErrorCode, What: what}
+		outcome[topic.Topic] = c.codeError(topic.ErrorCode, what, topic.Topic, "Create")
 	}
 	return outcome, nil
 }
@@ -155,7 +155,7 @@ func (c *Client) TopicConfigs(ctx context.Context, topic string, keys ...string)
 			return nil, fmt.Errorf("%s: %w", what, errors.New("the answer does not hold it"))
 		}
 		if code := resp.Resources[0].ErrorCode; code != 0 {
-			err := &Error{Code: code, What: what}
+			err := c.codeError(code, what, topic, "DescribeConfigs")
 			if code == codeUnknownTopic || !Retriable(err) || !Pause(ctx, attempt) {
 				return nil, err
 			}

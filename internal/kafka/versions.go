@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -115,4 +117,35 @@ func (c *Client) Versions(ctx context.Context, node int32) (map[int16][2]int16, 
 		return err
 	})
 	return maps.Clone(versions), err
+}
+
+// Broker is one of the cluster, with the lowest and highest version of each API that it offers.
+type Broker struct {
+	ID       int32
+	Address  string
+	Versions map[int16][2]int16
+}
+
+// Brokers asks every broker of the cluster for its versions.
+func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
+	ctx, end := c.begin(ctx)
+	defer end()
+	if _, err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	all := make([]Broker, 0, len(c.nodes))
+	for node, address := range c.nodes {
+		all = append(all, Broker{ID: node, Address: address})
+	}
+	c.mu.Unlock()
+	slices.SortFunc(all, func(a, b Broker) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range all {
+		versions, err := c.Versions(ctx, all[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		all[i].Versions = versions
+	}
+	return all, nil
 }

@@ -19,7 +19,8 @@ import (
 type RealCluster struct {
 	Nodes []*RealBroker
 
-	t testing.TB
+	t     testing.TB
+	kafka *kafkaproc.Kafka
 }
 
 // Cluster starts a real Kafka of n nodes and waits until each of them lists all.
@@ -46,7 +47,7 @@ func Cluster(t testing.TB, n int, options ...Option) *RealCluster {
 	if err := k.Start(context.Background()); err != nil {
 		t.Fatalf("kafkatest: start kafka %s: %v", c.Version, err)
 	}
-	out := &RealCluster{t: t}
+	out := &RealCluster{t: t, kafka: k}
 	for _, node := range k.Nodes {
 		out.Nodes = append(out.Nodes, &RealBroker{t: t, node: node})
 	}

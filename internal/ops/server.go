@@ -37,6 +37,7 @@ type Config struct {
 type Server struct {
 	cfg      Config
 	listener net.Listener
+	patience time.Duration // for the head of a request; shorter in tests
 }
 
 // New listens.
@@ -46,7 +47,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("ops_listen: %w: choose another address with --ops-listen, or turn it off with --ops-listen=", err)
 	}
 	cfg.Metrics.watch(cfg)
-	return &Server{cfg: cfg, listener: listener}, nil
+	return &Server{cfg: cfg, listener: listener, patience: 5 * time.Second}, nil
 }
 
 // Addr is where it listens.
@@ -57,7 +58,11 @@ func (s *Server) Close() { _ = s.listener.Close() }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: s.patience, ReadTimeout: 2 * s.patience, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 8 << 10, ConnState: new(crowd).state,
+		ErrorLog: s.cfg.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.listener) }()
 	s.cfg.Logger.Info("probes and metrics", "address", s.listener.Addr().String())

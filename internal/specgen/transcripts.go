@@ -61,6 +61,7 @@ func restoreTail(s *script) {
 	s.frame(until(restore(2, 1, 40, "v1:a:52:0:2", kv("N1", "new"), offset(44, kv("N3", "3")), offset(45, tombstone("N2"))), 52), "")
 	s.store("plane_stats", "flights/3", "'N1': 'new', 'N3': '3'", "v1:a:52:0:2")
 	s.sidecar(`'restoring', 'task': 'flights/3', 'epoch': 1, 'table': 'plane_stats', 'records': 3, 'bytes': 120, 'rate': 3, 'remaining': 8, 'eta_ms': 2666`)
+	s.sidecar(`'restoring', 'task': 'flights/3', 'epoch': 1, 'table': 'plane_stats', 'records': 3, 'bytes': 120, 'rate': 0, 'remaining': 8, 'eta_ms': -1, 'waits_for': 'a transaction that is open at offset 52'`)
 	s.frame(restore(2, 1, 52, "v1:a:53:0:2", kv("N4", "")), "")
 	s.note("a frame without records moves the checkpoint to the end: markers")
 	s.frame(until(restore(2, 1, 53, "v1:a:60:0:2"), 60), "")

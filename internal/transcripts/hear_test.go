@@ -228,7 +228,7 @@ func (p *player) progress(m object) {
 	f := p.flow(p.table(text(m, "task"), text(m, "table")))
 	p.world.post(session.ReplayProgress{
 		Stream: f.stream, Records: number(m, "records"), Bytes: number(m, "bytes"), Rate: number(m, "rate"),
-		Remaining: number(m, "remaining"), EtaMS: number(m, "eta_ms"),
+		Remaining: number(m, "remaining"), EtaMS: number(m, "eta_ms"), WaitsFor: text(m, "waits_for"),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -140,6 +141,11 @@ func (w *world) Produce(ctx context.Context, writes []session.StreamWrites) (map
 		landed[table] = session.Landed{Checkpoint: point}
 	}
 	return landed, err
+}
+
+// Transact is in no transcript: to the worker the guarantees differ in nothing but which answers come when.
+func (w *world) Transact(context.Context, session.TaskID, []session.StreamWrites, map[string]int64) (map[string]session.Landed, error) {
+	return nil, errors.New("no transcript has a transaction")
 }
 
 func (c *call) wait(ctx context.Context) error {

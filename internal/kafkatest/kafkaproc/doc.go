@@ -13,6 +13,10 @@
 // when the node answers Metadata and lists itself (Kafka.Start: when every node
 // lists all). Coordinators may not be there yet, as with any new Kafka.
 //
+// With Config.Secure each node also listens with TLS, SASL and client
+// certificates, and an authorizer allows only what ACLs say; the plain listener
+// stays the admin's door. Users and ACLs are made when Kafka.Start has its nodes.
+//
 // INVARIANT: a broker never outlives the process that started it, whichever way
 // that ends: the kernel kills it (Linux; elsewhere Close must be reached).
 // INVARIANT: two test binaries never hand out one port: a port is kept by a

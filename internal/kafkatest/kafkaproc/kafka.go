@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +29,15 @@ type Config struct {
 	Heap       string            // of each JVM; default 256m
 	Fast       bool              // let the JVM optimise: slower to start, for benchmarks
 	JVM        []string          // further flags
+	Secure     *Secure           // listeners with TLS and SASL, and ACLs; nil: only the plain listener
 }
 
 // Kafka is a cluster of one or more nodes, all of them controllers too.
 type Kafka struct {
 	Nodes []*Node
+	Files Files // of a secured one
 
+	secured *secured // nil: plain
 	release []func()
 }
 
@@ -63,6 +67,12 @@ func newKafka(libs *Libs, c Config) (_ *Kafka, err error) {
 			k.Close()
 		}
 	}()
+	if c.Secure != nil {
+		if k.secured, err = newSecured(c); err != nil {
+			return nil, fmt.Errorf("make certificates: %w", err)
+		}
+		k.Files = k.secured.files
+	}
 	nodes := make([]nodeConfig, c.Brokers)
 	var voters []string
 	for i := range nodes {
@@ -77,12 +87,19 @@ func newKafka(libs *Libs, c Config) (_ *Kafka, err error) {
 		if n.controllerPort, err = k.port(); err != nil {
 			return nil, err
 		}
+		if k.secured != nil {
+			for _, port := range []*int{&n.secure.saslSSL, &n.secure.ssl, &n.secure.saslPlain} {
+				if *port, err = k.port(); err != nil {
+					return nil, err
+				}
+			}
+		}
 		voters = append(voters, fmt.Sprintf("%d@%s", n.id, address(n.controllerPort)))
 	}
 	cluster := randomUUID()
 	for _, n := range nodes {
 		n.voters = strings.Join(voters, ",")
-		node, err := layOut(libs, c, n, cluster)
+		node, err := layOut(libs, c, n, cluster, k.secured)
 		if err != nil {
 			return nil, fmt.Errorf("lay out node %d: %w", n.id, err)
 		}
@@ -100,14 +117,19 @@ func (k *Kafka) port() (int, error) {
 }
 
 // layOut writes a node's directory: data, server.properties, broker.log.
-func layOut(libs *Libs, c Config, n nodeConfig, cluster string) (*Node, error) {
+func layOut(libs *Libs, c Config, n nodeConfig, cluster string, secured *secured) (*Node, error) {
 	dir := filepath.Join(c.Dir, fmt.Sprintf("node-%d", n.id))
 	n.dir = filepath.Join(dir, "data")
 	if err := libs.formatted(n.dir, n.id, cluster); err != nil {
 		return nil, err
 	}
 	config := filepath.Join(dir, "server.properties")
-	if err := os.WriteFile(config, []byte(properties(n, c.Properties)), 0o644); err != nil {
+	more := map[string]string{}
+	if secured != nil {
+		more = secured.properties(n)
+	}
+	maps.Copy(more, c.Properties)
+	if err := os.WriteFile(config, []byte(properties(n, more)), 0o644); err != nil {
 		return nil, err
 	}
 	jvm := []string{
@@ -121,10 +143,14 @@ func layOut(libs *Libs, c Config, n nodeConfig, cluster string) (*Node, error) {
 	if libs.archive != "" {
 		jvm = append(jvm, "-XX:SharedArchiveFile="+libs.archive, "-Xshare:auto")
 	}
-	return &Node{
+	node := &Node{
 		ID: n.id, Addr: address(n.brokerPort), libs: libs, jvm: append(jvm, c.JVM...),
 		config: config, logFile: filepath.Join(dir, "broker.log"), brokers: n.brokers,
-	}, nil
+	}
+	if secured != nil {
+		node.SecureAddr, node.CertAddr, node.SaslAddr = address(n.secure.saslSSL), address(n.secure.ssl), address(n.secure.saslPlain)
+	}
+	return node, nil
 }
 
 // Addrs are the addresses of all nodes, running or not.
@@ -136,7 +162,16 @@ func (k *Kafka) Addrs() []string {
 	return out
 }
 
-// Start starts all nodes and waits until each of them lists all.
+// SecureAddrs are the SASL_SSL addresses of all nodes, running or not.
+func (k *Kafka) SecureAddrs() []string {
+	var out []string
+	for _, n := range k.Nodes {
+		out = append(out, n.SecureAddr)
+	}
+	return out
+}
+
+// Start starts all nodes and waits until each of them lists all; then it makes users and ACLs.
 func (k *Kafka) Start(ctx context.Context) error {
 	for _, n := range k.Nodes {
 		if err := n.launch(); err != nil {
@@ -147,6 +182,9 @@ func (k *Kafka) Start(ctx context.Context) error {
 		if err := n.ready(ctx, len(k.Nodes)); err != nil {
 			return err
 		}
+	}
+	if k.secured != nil {
+		return k.secured.apply(ctx, k.Addrs())
 	}
 	return nil
 }

@@ -16,7 +16,10 @@ import (
 // that may be running or not.
 type Node struct {
 	ID   int32
-	Addr string
+	Addr string // of the plain listener
+
+	// Of a secured Kafka: SASL_SSL, SSL with client certificates, SASL_PLAINTEXT.
+	SecureAddr, CertAddr, SaslAddr string
 
 	libs    *Libs
 	jvm     []string

@@ -15,6 +15,10 @@ import (
 // is down for a while.
 const firstPort, lastPort = 20_000, 32_000
 
+// FreePort finds a port for a server that is started later, and keeps it until release: nobody whose port
+// the system chooses gets it meanwhile.
+func FreePort() (port int, release func(), err error) { return freePort() }
+
 // freePort finds a port and keeps it for us: the file lock holds off other test
 // binaries, also while the broker is down.
 func freePort() (port int, release func(), err error) {

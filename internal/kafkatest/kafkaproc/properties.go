@@ -14,6 +14,7 @@ type nodeConfig struct {
 	voters                     string
 	brokers                    int
 	dir                        string
+	secure                     secureNode
 }
 
 // properties writes a node's configuration. It is tuned for tests: a dead

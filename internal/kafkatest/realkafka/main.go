@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -94,6 +95,19 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	return c, err
 }
 
+// free refuses a port on which another one listens: its answers would be taken for ours.
+func free(port int) error {
+	if port == 0 {
+		return nil
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("something listens on %s already: stop it, or choose another port with --port", address)
+	}
+	return l.Close()
+}
+
 // run serves until the context ends, or a broker does.
 func run(ctx context.Context, c config, stdout io.Writer) error {
 	if c.kafka.Dir == "" {
@@ -103,6 +117,9 @@ func run(ctx context.Context, c config, stdout io.Writer) error {
 		}
 		defer os.RemoveAll(dir)
 		c.kafka.Dir = dir
+	}
+	if err := free(c.kafka.Port); err != nil {
+		return err
 	}
 	k, err := kafkaproc.New(ctx, c.kafka)
 	if err != nil {

@@ -144,6 +144,19 @@ func brokerPid(t *testing.T, dir string) int {
 	return 0
 }
 
+// Another Kafka on the port would answer in our place.
+func TestAPortThatIsTakenIsRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, err := command(t, fmt.Sprintf("--port=%d", l.Addr().(*net.TCPAddr).Port), "--topic=words:4").CombinedOutput()
+	if want := "something listens on " + l.Addr().String() + " already: stop it, or choose another port with --port"; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		arg, word string
