@@ -1,6 +1,7 @@
 // Command restore compares how fast a table is made whole from its changelog: the sidecar and the
 // Python client into a dict, a tuned confluent-kafka loop into a dict, and a Kafka Streams
-// application into its in-memory store.
+// application into its in-memory store; the sidecar and the Node client into a Map, and a tuned
+// kafkajs loop into a Map.
 //
 //	go run ./bench/restore -brokers 127.0.0.1:9092
 //
@@ -15,6 +16,8 @@
 //	pillion          bin/pillion with worker.py as its child: the event Assigned to the event Restored of all tasks
 //	confluent-kafka  confluent.py: assign() to the last message in the dict
 //	kafka-streams    streams/: StateRestoreListener, first onRestoreStart to last onRestoreEnd
+//	pillion-node     as pillion, with bench/node/restore/client.js as the child
+//	kafkajs          bench/node/restore/kafkajs.js: the group is joined to the last message in the Map
 //
 // INVARIANT: a figure is printed only when every run of every way had exactly the table that was
 // written, by a digest over all keys and values, and when no peer looks like a straw man (peers.go).
@@ -24,7 +27,7 @@
 //
 // A line "BENCH restore/none/vs-kafka-streams 3.5 x" says how many times as many records per second
 // the sidecar restores, by the medians; "BENCH restore/none/cpu/vs-..." the same for records per CPU second,
-// sidecar included.
+// sidecar included. "BENCH restore/none/node/vs-kafkajs" is the same of the two in Node.
 package main
 
 import (
@@ -38,6 +41,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pillion/pillion/bench/internal/machine"
 )
 
 var (
@@ -46,7 +51,7 @@ var (
 	keys     = flag.Int("keys", 200_000, "keys of a changelog; records are a multiple of them")
 	rounds   = flag.Int("rounds", 5, "runs of each way")
 	only     = flag.String("variants", "none,lz4", "variants to run")
-	wanted   = flag.String("ways", "pillion,confluent-kafka,kafka-streams", "ways to run; ratios need them all")
+	wanted   = flag.String("ways", "pillion,confluent-kafka,kafka-streams,pillion-node,kafkajs", "ways to run; ratios need them all")
 	python   = flag.String("python", ".venv/bin/python", "Python with the client and confluent-kafka")
 	sidecar  = flag.String("sidecar", "bin/pillion", "the sidecar")
 	quiet    = flag.Float64("quiet", 0.2, "repeat a run during which others, the broker with them, used more than this share of the machine")
@@ -99,7 +104,7 @@ func compare(ctx context.Context, v variant, ways []way) error {
 	if err := l.fill(ctx); err != nil {
 		return fmt.Errorf("fill %s: %w", l.topic(), err)
 	}
-	runs, p := map[string][]figures{}, patience{time.Now().Add(*waits)}
+	runs, p := map[string][]figures{}, machine.Patience{Until: time.Now().Add(*waits)}
 	for round := range *rounds {
 		for i := range ways {
 			w := ways[(i+round)%len(ways)] // nobody always follows the same one
@@ -147,10 +152,16 @@ func report(v variant, ways []way, runs map[string][]figures) error {
 		}
 		fmt.Printf("BENCH restore/%s/%s %.3f Mrec/s\n", v.name, name, speed[w.name]/1e6)
 	}
-	for _, peer := range peers {
-		if speed[pillion] > 0 && speed[peer] > 0 {
-			fmt.Printf("BENCH restore/%s/vs-%s %.2f x\n", v.name, peer, speed[pillion]/speed[peer])
-			fmt.Printf("BENCH restore/%s/cpu/vs-%s %.2f x\n", v.name, peer, cpu[peer]/cpu[pillion])
+	for _, our := range ours {
+		name := v.name
+		if our == pillionNode {
+			name += "/node"
+		}
+		for _, peer := range peers[our] {
+			if speed[our] > 0 && speed[peer] > 0 {
+				fmt.Printf("BENCH restore/%s/vs-%s %.2f x\n", name, peer, speed[our]/speed[peer])
+				fmt.Printf("BENCH restore/%s/cpu/vs-%s %.2f x\n", name, peer, cpu[peer]/cpu[our])
+			}
 		}
 	}
 	return nil

@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/pillion/pillion/bench/internal/machine"
 )
 
 const (
 	here     = "bench/restore"
+	npm      = "bench/node"
 	pom      = here + "/streams/pom.xml"
 	jars     = here + "/streams/target"
 	runLimit = 10 * time.Minute
@@ -47,12 +50,7 @@ func (f figures) String() string {
 }
 
 var allWays = []way{
-	{pillion, func(l *changelog, dir string) []string {
-		// A group of its own, for which nothing is committed: hence on-lost-position.
-		return []string{*sidecar, "run", "--bootstrap-servers", *brokers, "--group-id", "pillion-" + filepath.Base(dir),
-			"--on-lost-position", "earliest", "--",
-			*python, here + "/worker.py", l.source(), l.topic(), strconv.Itoa(l.partitions), dir + "/figures"}
-	}},
+	{pillion, beside(func() []string { return []string{*python, here + "/worker.py"} })},
 	{confluent, func(l *changelog, dir string) []string {
 		return []string{*python, here + "/confluent.py", *brokers, l.topic(), strconv.Itoa(l.partitions), dir + "/figures"}
 	}},
@@ -60,6 +58,18 @@ var allWays = []way{
 		return []string{java(), "-cp", jars + "/restore.jar:" + jars + "/lib/*", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 			"pillion.bench.Restore", *brokers, l.app(), l.source(), table, strconv.Itoa(l.partitions), dir + "/state", dir + "/figures"}
 	}},
+	{pillionNode, beside(func() []string { return []string{"node", npm + "/restore/client.js"} })},
+	{kafkajs, func(l *changelog, dir string) []string {
+		return []string{"node", npm + "/restore/kafkajs.js", *brokers, l.topic(), dir + "/figures"}
+	}},
+}
+
+// beside is a worker as the child of the sidecar. Its group is its own, for which nothing is committed: hence on-lost-position.
+func beside(worker func() []string) func(l *changelog, dir string) []string {
+	return func(l *changelog, dir string) []string {
+		args := []string{*sidecar, "run", "--bootstrap-servers", *brokers, "--group-id", "pillion-" + filepath.Base(dir), "--on-lost-position", "earliest", "--"}
+		return append(append(args, worker()...), l.source(), l.topic(), strconv.Itoa(l.partitions), dir+"/figures")
+	}
 }
 
 // prepare builds what the ways need and returns those that are wanted.
@@ -111,14 +121,14 @@ func (w way) measure(ctx context.Context, l *changelog) (f figures, err error) {
 	if *verbose {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	}
-	before, err := lookAtMachine()
+	before, err := machine.Look()
 	if err != nil {
 		return f, err
 	}
 	if err := cmd.Run(); err != nil {
 		return f, fmt.Errorf("%s: %w\n%s", args[0], err, said.Bytes())
 	}
-	after, err := lookAtMachine()
+	after, err := machine.Look()
 	if err != nil {
 		return f, err
 	}
@@ -129,7 +139,8 @@ func (w way) measure(ctx context.Context, l *changelog) (f figures, err error) {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return f, fmt.Errorf("figures %q: %w", b, err)
 	}
-	f.elsewhere = after.elsewhere(before, cmd)
+	own := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() // with its children
+	f.elsewhere = after.Elsewhere(before, own.Seconds())
 	return f, f.check(l)
 }
 

@@ -119,6 +119,10 @@ func (s *sidecar) Produce(context.Context, []session.StreamWrites) (map[string]s
 	return nil, nil
 }
 
+func (s *sidecar) Transact(context.Context, session.TaskID, []session.StreamWrites, map[string]int64) (map[string]session.Landed, error) {
+	return nil, nil
+}
+
 // tables are whole at once.
 type tables struct{ *sidecar }
 

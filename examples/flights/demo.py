@@ -3,8 +3,9 @@
     make demo                                 with an in-process Kafka
     make demo BOOTSTRAP_SERVERS=host:port     with yours, under topics of its own
 
-Three workers with sidecars share eight tasks, and each task has a warm copy at another one. At 40 % of
-the input a worker is killed, at 70 % a sidecar is told to end, at 85 % a new pair joins. Exit code 0
+Three workers with sidecars share eight tasks, and each task has a warm copy at another one. Two of the
+workers are in Node, a and c in what follows, two in Python, b and d: they read each other's tables. At 40 %
+of the input a worker is killed, at 70 % a sidecar is told to end, at 85 % a new pair joins. Exit code 0
 only if every row and every record is as an independent computation says, and no take-over replayed
 more than its copy lacked.
 """
@@ -66,8 +67,8 @@ class Demo:
         self.happened: list[Happening] = []
         self.faults: list[str] = []
 
-    def join(self, name: str) -> Pair:
-        pair = Pair(name, self.cluster, self.state)
+    def join(self, name: str, language: str) -> Pair:
+        pair = Pair(name, language, self.cluster, self.state)
         self.pairs.append(pair)
         return pair
 
@@ -97,7 +98,8 @@ class Demo:
         self.happened.append(Happening(what, time.time(), tasks, among, others, done))
 
     def story(self) -> None:
-        a, b, c = (self.join(name) for name in "abc")
+        a, b, c = self.join("a", "node"), self.join("b", "python"), self.join("c", "node")
+        say("a and c are workers in Node, b is one in Python")
         self.settle(3)
         loader = threading.Thread(
             target=self.cluster.load_flights, args=(self.flights, self.seconds), daemon=True
@@ -106,21 +108,21 @@ class Demo:
         say(f"{len(self.flights):,} flights follow over {self.seconds:.0f} s")
 
         self.reach(0.4)
-        say(f"40 %: SIGKILL to worker {a.name}, which does not come back")
+        say(f"40 %: SIGKILL to worker {a.name} (Node), which does not come back")
         self.note(f"SIGKILL of worker {a.name}", a, [], [b, c])
         a.kill_worker()
         self.settle(2)
 
         self.reach(0.7)
-        say(f"70 %: SIGTERM to the sidecar of worker {b.name}")
+        say(f"70 %: SIGTERM to the sidecar of worker {b.name} (Python)")
         self.note(f"SIGTERM to sidecar {b.name}", b, [], [c])
         b.terminate()
         say(f"sidecar and worker {b.name} have ended with exit code {b.process.wait(60)}")
         self.settle(1)
 
         self.reach(0.85)
-        d = self.join("d")
-        say(f"85 %: a new pair, {d.name}, joins")
+        d = self.join("d", "python")
+        say(f"85 %: a new pair, {d.name} (Python), joins")
         self.note(f"{d.name} joins", None, [c], [d])
         self.settle(2)
         self.reach(1.0)

@@ -1,4 +1,4 @@
-"""The demo's workers with their sidecars, and what is read from their notes."""
+"""The demo's workers, in Python and in Node, with their sidecars, and what is read from their notes."""
 
 import json
 import os
@@ -12,6 +12,10 @@ from typing import Any
 from cluster import PARTITIONS, ROOT, Cluster, Row
 
 PILLION = str(ROOT / "bin" / "pillion")
+WORKERS = {
+    "python": [sys.executable, str(ROOT / "examples" / "flights" / "worker.py")],
+    "node": ["node", str(ROOT / "examples" / "build" / "flights" / "worker.js")],
+}
 
 
 @dataclass
@@ -29,14 +33,14 @@ class Note:
 class Pair:
     """One sidecar with its worker."""
 
-    def __init__(self, name: str, cluster: Cluster, state: Path) -> None:
+    def __init__(self, name: str, language: str, cluster: Cluster, state: Path) -> None:
         self.name = name
         self.state = state / name
         self.process = subprocess.Popen(
             [
                 PILLION, "run", "--bootstrap-servers", cluster.bootstrap, "--group-id", cluster.group,
                 "--num-standby-replicas", "1", "--log-level", "warn",
-                "--", sys.executable, str(Path(__file__).parent / "worker.py"),
+                "--", *WORKERS[language],
             ],
             env=os.environ | {"DEMO_PREFIX": cluster.prefix, "DEMO_STATE": str(self.state)},
         )  # fmt: skip

@@ -124,7 +124,7 @@ FAULTS: list[tuple[Mutant, int]] = [  # and a world that finds it
     (nobody_waits_for_the_former_handler, 10),
     (undo_leaves_values_in_hand, 1),
     (undo_leaves_outputs, 1),
-    (reset_does_not_wait, 8),
+    (reset_does_not_wait, 160),
     (restore_does_not_wait, 64),
     (positions_move_before_the_unit_is_kept, 0),
     (lost_is_not_heard, 7),

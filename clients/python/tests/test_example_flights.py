@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 from aio import run
+from examples import command, in_both
 from pillion.testing import FakeSidecar, play
 
-WORKER = Path(__file__).resolve().parents[3] / "examples" / "flights" / "worker.py"
 Pair = tuple[bytes | None, bytes | None]
 
 
@@ -20,15 +19,18 @@ def flight(tail: str | None, dest: str, arr_delay: int | None) -> Pair:
     return None if tail is None else tail.encode(), json.dumps(value).encode()
 
 
+@in_both
 @run
-async def test_flights_planes_and_airports(tmp_path: Path) -> None:
+async def test_flights_planes_and_airports(tmp_path: Path, language: str) -> None:
     async with FakeSidecar() as sidecar:
         worker = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-W",
-            "error",
-            str(WORKER),
-            env={"PILLION_URL": sidecar.url, "DEMO_PREFIX": "p-", "DEMO_STATE": str(tmp_path)},
+            *command(language, "flights/worker"),
+            env={
+                "PILLION_URL": sidecar.url,
+                "DEMO_PREFIX": "p-",
+                "DEMO_STATE": str(tmp_path),
+                "PYTHONWARNINGS": "error",
+            },
             stderr=asyncio.subprocess.PIPE,
         )
         flights = [

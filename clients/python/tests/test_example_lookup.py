@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ from pathlib import Path
 import httpx
 
 from aio import run
+from examples import command, in_both
 from pillion import _messages as m
 from pillion.testing import FakeSidecar, FakeTask, FakeWorker
 
-SERVICE = Path(__file__).resolve().parents[3] / "examples" / "lookup" / "service.py"
+# What each says when it listens.
+SERVES = {"python": "Uvicorn running", "node": "serves"}
 
 
 @dataclass
@@ -65,14 +66,13 @@ class Node:
 
 
 @asynccontextmanager
-async def node(directory: Path) -> AsyncGenerator[Node]:
+async def node(directory: Path, language: str) -> AsyncGenerator[Node]:
     """Start the service; it must end well when it is told to, unless it has ended already."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     async with FakeSidecar() as sidecar:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(SERVICE),
+            *command(language, "lookup/service"),
             env={"PILLION_URL": sidecar.url, "ADDRESS": address},
             cwd=directory,
             stderr=asyncio.subprocess.PIPE,
@@ -80,7 +80,7 @@ async def node(directory: Path) -> AsyncGenerator[Node]:
         try:
             worker = await sidecar.accept()
             assert worker.hello.address == address
-            await said(process, "Uvicorn running")
+            await said(process, SERVES[language])
             yield Node(address, process, worker)
             if process.returncode is None:
                 process.terminate()
@@ -105,9 +105,13 @@ async def said(process: asyncio.subprocess.Process, words: str) -> None:
     raise AssertionError(f"it has not said {words!r}")
 
 
+@in_both
 @run
-async def test_the_owner_answers_and_the_other_asks_it_once(tmp_path: Path) -> None:
-    async with node(made(tmp_path, "a")) as owner, node(made(tmp_path, "b")) as other:
+async def test_the_owner_answers_and_the_other_asks_it_once(tmp_path: Path, language: str) -> None:
+    async with (
+        node(made(tmp_path, "a"), language) as owner,
+        node(made(tmp_path, "b"), language) as other,
+    ):
         task = await owner.own()
         for headers in ({}, {"handed-on": "true"}):
             said = await owner.ask("/counts/a/b", owner.address, headers=headers)
@@ -132,9 +136,10 @@ async def test_the_owner_answers_and_the_other_asks_it_once(tmp_path: Path) -> N
         await other.worker.expect_nothing()
 
 
+@in_both
 @run
-async def test_it_does_not_guess(tmp_path: Path) -> None:
-    async with node(tmp_path) as owner:
+async def test_it_does_not_guess(tmp_path: Path, language: str) -> None:
+    async with node(tmp_path, language) as owner:
         task = await owner.own()
         for active, stale in ((None, False), (owner.address, True)):
             status, _ = await owner.ask("/counts/a/b", active, stale=stale)
@@ -147,9 +152,10 @@ async def test_it_does_not_guess(tmp_path: Path) -> None:
             assert status == 503
 
 
+@in_both
 @run
-async def test_it_is_ready_when_its_tables_are_whole(tmp_path: Path) -> None:
-    async with node(tmp_path) as one:
+async def test_it_is_ready_when_its_tables_are_whole(tmp_path: Path, language: str) -> None:
+    async with node(tmp_path, language) as one:
         task = await one.worker.assign("visits")
         await one.worker.expect(m.Opened)
         assert await one.get("/ready") == (503, {"error": "tables are being restored"})
@@ -158,9 +164,10 @@ async def test_it_is_ready_when_its_tables_are_whole(tmp_path: Path) -> None:
         assert await ready == (200, {})
 
 
+@in_both
 @run
-async def test_it_ends_when_its_worker_fails(tmp_path: Path) -> None:
-    async with node(tmp_path) as one:
+async def test_it_ends_when_its_worker_fails(tmp_path: Path, language: str) -> None:
+    async with node(tmp_path, language) as one:
         task = await one.own()
         await one.worker.records(task, "visits", [(b"\xff", b"")])  # no str
         _, log = await one.process.communicate()
@@ -168,9 +175,10 @@ async def test_it_ends_when_its_worker_fails(tmp_path: Path) -> None:
         assert b"visits/0 offset 2" in log
 
 
+@in_both
 @run
-async def test_ctrl_c_ends_it_well(tmp_path: Path) -> None:
-    async with node(tmp_path) as one:
+async def test_ctrl_c_ends_it_well(tmp_path: Path, language: str) -> None:
+    async with node(tmp_path, language) as one:
         await one.own()
         one.process.send_signal(signal.SIGINT)
         await one.process.communicate()

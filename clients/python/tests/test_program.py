@@ -153,6 +153,9 @@ async def test_ends_that_others_have_caused(tmp_path: Path) -> None:
             process = await start(sidecar.url, tmp_path)
             await (await sidecar.accept()).close(close)
             assert (await ended(process))[0] == code
+        process = await start(sidecar.url, tmp_path)  # it comes to one that drains already
+        await (await sidecar.accept(welcome=False)).close(CloseCode.DRAINED)
+        assert await ended(process) == (0, "", "")
     url = f"ws://127.0.0.1:{free_port()}"
     code, _, err = await ended(await start(url, tmp_path))
     assert (code, err) == (

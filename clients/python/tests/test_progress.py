@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -38,11 +39,18 @@ def test_what_is_restored_at_once_is_added_up() -> None:
     both = [restoring(task(0), 300, 100), restoring(task(1), 0, 800)]
     done, text = summary(both)
     assert done == 0.25
-    assert text == "2 tables, 300 records, 200 records/s, 4 s to go"
+    assert text == "2 tables, 4 s to go, 300 records, 200 records/s"
     assert summary([restoring(task(), 0, 0, 0)]) == (
         1.0,
-        "1 table, 0 records, 0 records/s, time to go not known",
+        "1 table, time to go not known, 0 records, 0 records/s",
     )
+
+
+def test_what_a_replay_waits_for_is_said_instead_of_the_time_to_go() -> None:
+    held = replace(restoring(task(1), 90, 10, 0), waits_for="a transaction at offset 90")
+    done, text = summary([restoring(task(0), 0, 0, 0), held])
+    assert done == 0.9
+    assert text == "2 tables, waits for a transaction at offset 90, 90 records, 0 records/s"
 
 
 def test_durations() -> None:
@@ -64,8 +72,8 @@ def test_a_log_line_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
         progress.watch(restoring(task(), 4 * time.now, 100 - 4 * time.now, 4))
     progress.watch(ev.Restored(task()))
     assert [record.getMessage() for record in caplog.records] == [
-        "restoring 40 %: 1 table, 40 records, 4 records/s, 15 s to go",
-        "restoring 80 %: 1 table, 80 records, 4 records/s, 5 s to go",
+        "restoring 40 %: 1 table, 15 s to go, 40 records, 4 records/s",
+        "restoring 80 %: 1 table, 5 s to go, 80 records, 4 records/s",
         "all tables are restored",
     ]
 
@@ -81,17 +89,23 @@ def test_standbys_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_plain_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_progress, "_rich", lambda stream: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    columns = 89
+    monkeypatch.setattr(_progress._Plain, "_columns", lambda self: columns)  # pyright: ignore
     out, time = Terminal(), Time()
     progress = Progress(out, time)
     progress.watch(restoring(task(), 50, 50, 10))
     progress.watch(restoring(task(), 60, 40, 10))  # too soon to be drawn
     time.now = 1
     progress.watch(restoring(task(), 75, 25, 10))
+    time.now = 2  # what does not fit into a line is cut: it would be drawn again and again
+    columns = 60
+    progress.watch(replace(restoring(task(), 75, 25, 0), waits_for="a transaction"))
     progress.watch(ev.Lost(task(), "fenced", ""))
     lines = out.getvalue().split("\r")
     assert [line.rstrip() for line in lines if line.strip()] == [
-        "restoring [############............]  50 % 1 table, 50 records, 10 records/s, 5 s to go",
-        "restoring [##################......]  75 % 1 table, 75 records, 10 records/s, 2 s to go",
+        "restoring [############............]  50 % 1 table, 5 s to go, 50 records, 10 records/s",
+        "restoring [##################......]  75 % 1 table, 2 s to go, 75 records, 10 records/s",
+        "restoring [##################......]  75 % 1 table, waits f",
     ]
     assert lines[-1] == ""  # the cursor is at the beginning of an empty line
 
@@ -106,4 +120,4 @@ def test_the_bar_of_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     progress.watch(ev.Restored(task()))
     progress.close()
     assert "restoring" in out.getvalue()
-    assert "75 % 1 table, 75 records, 10 records/s" in out.getvalue()
+    assert "75 % 1 table, 2 s to go, 75 records, 10 records/s" in out.getvalue()

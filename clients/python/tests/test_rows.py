@@ -49,6 +49,31 @@ def unit(rows: Rows[Any, Any]) -> dict[bytes, bytes | None]:
     return written
 
 
+def test_a_read_asks_the_store_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    get = MemoryStore.get
+
+    def watched(self: MemoryStore, key: bytes) -> bytes | None:
+        asked.append(key)
+        return get(self, key)
+
+    monkeypatch.setattr(MemoryStore, "get", watched)
+    for value in (int, list[int]):  # what cannot be changed in place, and what can
+        asked.clear()
+        rows: Rows[str, Any] = Rows(table(value=value, default=value), view())
+        assert rows["missing"] == value()
+        assert asked == [b"missing"]
+
+
+def test_many_rows_at_once_are_bytes_or_refused() -> None:
+    found = view(a=b"1")
+    for rows in ({b"b": b"2", b"c": 3}, {b"b": b"2", "c": b"3"}, {b"b": b"2", None: b"3"}):
+        with pytest.raises(UsageError, match="takes bytes"):
+            found.write_all(rows)  # type: ignore[arg-type]
+    found.write_all({b"a": None, b"b": b"2"})
+    assert dict(found) == {b"b": b"2"}
+
+
 def test_a_row_that_is_removed_during_a_walk_does_not_come_back() -> None:
     rows: Rows[str, list[int]] = Rows(table(value=list[int]), view(a=b"[1]", b=b"[2]", c=b"[3]"))
     seen: list[str] = []

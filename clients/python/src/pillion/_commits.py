@@ -109,7 +109,7 @@ def _targets(
                 Code.UNDECLARED_OUTPUT if found is None else Code.NOT_ALLOWED,
             )
         pairs = list(rows)
-        if any(key is None for key, _ in pairs):  # pyright: ignore[reportUnnecessaryComparison]
+        if None in {key for key, _ in pairs}:  # pyright: ignore[reportUnnecessaryContains]
             raise CommitRejected(
                 f"a record for table {table!r} of task {task.name} has a null key, which its "
                 f"changelog {found.topic} cannot keep; give each row a key",

@@ -10,10 +10,15 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from types import NoneType
+from typing import Any, Final, NamedTuple, cast
 
 from . import _frames as f
 from .errors import CommitRejected
+
+# What a record takes in a frame beside key, value and headers: 8 bytes for the two lengths, 8 for a
+# timestamp, 8 for headers' length and count, a byte for null bits.
+PLAIN: Final = 25
 
 
 class Record(NamedTuple):
@@ -59,14 +64,15 @@ def encode(
         packed = [pack_headers(each) for each in headers]
         columns.append(struct.pack(f"<{count}i", *map(len, packed)))
         header_blob = b"".join(packed)
+    full_keys, full_values = cast("Sequence[bytes]", keys), cast("Sequence[bytes]", values)
     if None in values:
         flags |= f.NULL_VALUES
         columns.append(_bits(values))
+        full_values = [value or b"" for value in values]
     if None in keys:
         flags |= f.NULL_KEYS
         columns.append(_bits(keys))
-    full_keys = [key or b"" for key in keys]
-    full_values = [value or b"" for value in values]
+        full_keys = [key or b"" for key in keys]
     columns[0] = struct.pack(f"<{count}i", *map(len, full_keys))
     columns[1] = struct.pack(f"<{count}i", *map(len, full_values))
     key_blob, value_blob, mark = b"".join(full_keys), b"".join(full_values), checkpoint.encode()
@@ -81,19 +87,25 @@ def writes(
     stream: int, epoch: int, commit: int, records: Iterable[Sequence[object]], largest: int, to: str
 ) -> list[bytes]:
     """Build the writes frames of one stream in one commit. to names the stream in errors."""
-    rows = [_row(record, to) for record in records]
+    rows = [*records]
+    keys, values = _column(rows, 0, to), _column(rows, 1, to)
+    more: list[Record] = []
+    if {2}.issuperset(map(len, rows)):  # the rows of a table
+        sizes = [PLAIN + len(k or b"") + len(v or b"") for k, v in zip(keys, values, strict=True)]
+    else:
+        more = [row if isinstance(row, Record) else Record(*cast("Any", row)) for row in rows]
+        sizes = [_size(row) for row in more]
     frames: list[bytes] = []
-    for run in cut(rows, min(f.DEFAULT_TARGET, largest), largest, to):
+    for run in _runs(sizes, min(f.DEFAULT_TARGET, largest), largest, to):
         timestamps = headers = None
-        if any(row.timestamp is not None for row in run):
+        if any(row.timestamp is not None for row in more[run]):
             now = time.time_ns() // 1_000_000
-            timestamps = [now if row.timestamp is None else row.timestamp for row in run]
-        if any(row.headers for row in run):
-            headers = [row.headers for row in run]
+            timestamps = [now if row.timestamp is None else row.timestamp for row in more[run]]
+        if any(row.headers for row in more[run]):
+            headers = [row.headers for row in more[run]]
         frames.append(
             encode(
-                f.WRITES, stream, epoch, commit, 0,
-                [row.key for row in run], [row.value for row in run],
+                f.WRITES, stream, epoch, commit, 0, keys[run], values[run],
                 timestamps=timestamps, headers=headers,
             )
         )  # fmt: skip
@@ -102,10 +114,14 @@ def writes(
 
 def cut(rows: Sequence[Record], target: int, largest: int, to: str) -> Iterator[Sequence[Record]]:
     """Cut rows into runs whose frames stay within the target, or hold one row."""
-    sizes = [_size(row) for row in rows]
+    for run in _runs([_size(row) for row in rows], target, largest, to):
+        yield rows[run]
+
+
+def _runs(sizes: Sequence[int], target: int, largest: int, to: str) -> Iterator[slice]:
     if f.HEADER_SIZE + sum(sizes) <= target:
-        if rows:
-            yield rows
+        if sizes:
+            yield slice(0, len(sizes))
         return
     for size in sizes:
         if f.HEADER_SIZE + size > largest:
@@ -118,9 +134,9 @@ def cut(rows: Sequence[Record], target: int, largest: int, to: str) -> Iterator[
     first = done = 0
     for i, end in enumerate(ends):
         if i > first and f.HEADER_SIZE + end - done > target:
-            yield rows[first:i]
+            yield slice(first, i)
             first, done = i, ends[i - 1]
-    yield rows[first:]
+    yield slice(first, len(sizes))
 
 
 def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
@@ -134,25 +150,18 @@ def pack_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     return b"".join(parts)
 
 
-def _row(record: Sequence[object], to: str) -> Record:
-    row = record if isinstance(record, Record) else Record(*record)  # type: ignore[arg-type]
-    for part in (row.key, row.value):
-        if part is not None and type(part) is not bytes:
-            raise CommitRejected(
-                f"a record for {to} has a {type(part).__name__} where bytes belong; encode it",
-                "usage",
-            )
-    return row
+def _column(rows: Sequence[Sequence[object]], at: int, to: str) -> list[bytes | None]:
+    column = [row[at] for row in rows]
+    for kind in {*map(type, column)} - {bytes, NoneType}:
+        raise CommitRejected(
+            f"a record for {to} has a {kind.__name__} where bytes belong; encode it", "usage"
+        )
+    return cast("list[bytes | None]", column)
 
 
 def _size(row: Record) -> int:
-    # 8 for the two lengths, 8 for a timestamp, 4 for the headers' length, a byte for null bits.
-    size = 21 + len(row.key or b"") + len(row.value or b"")
-    if row.headers:
-        size += 4 + sum(8 + 4 * len(key) + len(value or b"") for key, value in row.headers)
-    else:
-        size += 4
-    return size
+    size = PLAIN + len(row.key or b"") + len(row.value or b"")
+    return size + sum(8 + 4 * len(key) + len(value or b"") for key, value in row.headers)
 
 
 def _bits(column: Sequence[bytes | None]) -> bytes:

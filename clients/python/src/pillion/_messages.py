@@ -219,6 +219,7 @@ class Restoring(Message):
     rate: Size
     remaining: Size
     eta_ms: Eta
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,8 @@ class Protocol:
     def _on_restoring(self, message: m.Restoring) -> None:
         if state := self._current(message, On.RESTORING):
             progress = (message.records, message.bytes, message.rate, message.remaining)
-            self.queue.put(ev.Restoring(state.task, message.table, *progress, message.eta_ms))
+            rest = (message.eta_ms, message.waits_for)
+            self.queue.put(ev.Restoring(state.task, message.table, *progress, *rest))
 
     def _on_restored(self, message: m.Restored) -> None:
         if state := self._current(message, On.RESTORED):

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from heapq import merge
 from itertools import chain
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import NamedTuple
 
 from . import events as ev
@@ -92,16 +92,22 @@ class TableView(MutableMapping[bytes, bytes]):
 
     def write_all(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Set and remove rows with the next commit."""
+        kinds = {*map(type, rows.keys()), *map(type, rows.values())}
+        if self._writable and kinds <= {bytes, NoneType} and None not in rows:
+            self._overlay.update(rows)
+            return
         for key, value in rows.items():
             self.write(key, value)
 
     def find(self, key: bytes) -> bytes | None:
         """The value of a key; None when there is none."""
-        if key in self._overlay:
-            return self._overlay[key]
-        for layer in reversed(self._sent):
-            if key in layer:
-                return layer[key]
+        overlay = self._overlay
+        if key in overlay:
+            return overlay[key]
+        if self._sent:
+            for layer in reversed(self._sent):
+                if key in layer:
+                    return layer[key]
         return self.store.get(key)
 
     def begin_commit(self) -> dict[bytes, bytes | None]:

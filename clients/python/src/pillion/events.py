@@ -35,7 +35,10 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """How far a replay has come. eta_ms is -1 when it is not known."""
+    """How far a replay has come. eta_ms is -1 when it is not known.
+
+    waits_for says what a replay waits for that stands still.
+    """
 
     task: Task
     table: str
@@ -44,6 +47,7 @@ class Restoring:
     rate: int
     remaining: int
     eta_ms: int
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)

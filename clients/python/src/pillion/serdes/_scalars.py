@@ -9,6 +9,7 @@ from ..errors import SerdeError
 
 _LONG = struct.Struct(">q")
 _DOUBLE = struct.Struct(">d")
+_pack_long, _unpack_long = _LONG.pack, _LONG.unpack
 _SHOWN = 32  # bytes of what did not decode that a sentence shows
 
 
@@ -67,15 +68,16 @@ class IntSerde:
         if value.__class__ is not int and not _is_int(value):
             raise _other("int", value)
         try:
-            return _LONG.pack(value)
+            return _pack_long(value)
         except struct.error:
             raise SerdeError(f"{_digits(value)} does not fit a Long (64 bits)") from None
 
     def decode(self, data: bytes, /) -> int:
         """See Serde."""
-        if len(data) != _LONG.size:
-            raise _size("Long", data)
-        found: int = _LONG.unpack(data)[0]
+        try:
+            found: int = _unpack_long(data)[0]
+        except struct.error:
+            raise _size("Long", data) from None
         return found
 
 

@@ -27,6 +27,15 @@ class Clock(Protocol):
         ...
 
 
+def next_tick(now: float, interval: float) -> float:
+    """The next multiple of the interval: what waits for it here and there comes at the same moment.
+
+    So the commits of all tasks of a worker share a transaction of the sidecar.
+    """
+    tick = (now // interval + 1) * interval
+    return tick if tick > now else tick + interval
+
+
 class LoopClock:
     """The running event loop's clock."""
 

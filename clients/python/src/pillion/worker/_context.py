@@ -12,6 +12,8 @@ from ..errors import UsageError
 from ..serdes import SerdeError
 from ._declared import AnyTable, DeclaredTable, GlobalTable, Output, SourceTable, Table
 from ._policy import describe
+from ._rows import Rows
+from ._unit_rows import UnitRows
 from ._work import Work
 
 UNDECLARED_OUTPUT = Code.UNDECLARED_OUTPUT.value
@@ -31,7 +33,16 @@ class Context:
     position of the records.
     """
 
-    __slots__ = ("_allowed", "_inside", "_outputs", "_progress", "_stale", "_who", "_work")
+    __slots__ = (
+        "_allowed",
+        "_inside",
+        "_lends",
+        "_outputs",
+        "_progress",
+        "_stale",
+        "_who",
+        "_work",
+    )
 
     def __init__(
         self,
@@ -42,8 +53,11 @@ class Context:
         inside: Callable[[], bool],
         stale: Callable[[], bool],
         progress: Callable[[], None] | None,
+        *,
+        lends: bool,
     ) -> None:
         self._who = who
+        self._lends = lends  # it is of one call: what that leaves running must not write later
         self._work = work
         self._allowed = frozenset(allowed)
         self._outputs = frozenset(outputs)
@@ -71,7 +85,8 @@ class Context:
                 f"{self._who} uses table {name!r} without declaring it; add it to tables=[...]",
                 UNDECLARED_TABLE,
             )
-        return self._work.rows(table)
+        rows = self._work.rows(table)
+        return UnitRows(rows, self._look) if self._lends and isinstance(rows, Rows) else rows
 
     def send(
         self,

@@ -83,7 +83,10 @@ def failed_handler(name: str, where: str, error: Exception) -> HandlerFailed:
 def undecodable(where: str, error: Exception) -> HandlerFailed:
     """Say that a record does not decode."""
     text = f"the record at {where} cannot be processed: {describe(error)}"
-    made = HandlerFailed(f"{text}; the next start begins with it", "undecodable")
+    made = HandlerFailed(
+        f"{text}; the next start begins with it (on_error: Skip or DeadLetter pass it over)",
+        "undecodable",
+    )
     made.__cause__ = error.__cause__
     return made
 

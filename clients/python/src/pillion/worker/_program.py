@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from .._run import EXIT_REFUSED, EXIT_RETRIABLE, leave, run_under_signals
-from ..errors import PillionError
+from ..errors import Drained, PillionError
 from ._policy import HandlerFailed
 
 EXIT_FAILED = 1
@@ -31,6 +31,8 @@ def run_program(main: Callable[[], Coroutine[Any, Any, None]], stop: Callable[[]
         if error.__cause__ is not None:
             traceback.print_exception(_users(error.__cause__))
         leave(error, EXIT_FAILED)
+    except Drained:
+        return  # it has come to a sidecar that leaves: as good an end as when it was told later
     except PillionError as error:
         leave(error, EXIT_RETRIABLE if error.retriable else EXIT_REFUSED)
 

@@ -5,6 +5,7 @@ The bar is rich's when it is installed, and one line of text when not.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -87,7 +88,7 @@ class Progress:
 
 
 def summary(tables: list[ev.Restoring]) -> tuple[float, str]:
-    """Add up: how much is done, from 0 to 1; tables, records, records a second, time to go."""
+    """Add up: how much is done, from 0 to 1; tables, time to go, records, records a second."""
     records = sum(each.records for each in tables)
     left = sum(max(0, each.remaining) for each in tables)
     rate = sum(each.rate for each in tables)
@@ -95,7 +96,9 @@ def summary(tables: list[ev.Restoring]) -> tuple[float, str]:
     eta = left / rate if rate > 0 else -1.0
     what = f"{len(tables)} table{'s' if len(tables) != 1 else ''}"
     to_go = "time to go not known" if eta < 0 else f"{duration(eta)} to go"
-    return done, f"{what}, {records:,} records, {rate:,} records/s, {to_go}"
+    if waits := next((each.waits_for for each in tables if each.waits_for), ""):
+        to_go = f"waits for {waits}"
+    return done, f"{what}, {to_go}, {records:,} records, {rate:,} records/s"
 
 
 def duration(seconds: float) -> str:
@@ -123,9 +126,16 @@ class _Plain:
         self._drawn = now
         full = int(done * WIDTH)
         line = f"restoring [{'#' * full}{'.' * (WIDTH - full)}] {int(done * 100):3} % {text}"
-        self._stream.write(f"\r{line}{' ' * (self._width - len(line))}")
+        room = self._columns() - 1  # a second line would stay there
+        self._stream.write(f"\r{line:{self._width}}"[: room + 1])
         self._stream.flush()
-        self._width = len(line)
+        self._width = min(len(line), room)
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except (OSError, ValueError):  # it only says that it is one
+            return 80
 
     def close(self) -> None:
         if self._width:

@@ -7,10 +7,11 @@ told apart one by one; what happens to them is the policy's to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from .._batch import Batch as RawBatch
-from ..serdes import SerdeError
+from ..serdes import Serde, SerdeError
+from ..serdes._scalars import BYTES
 from ._declared import Topic
 from ._policy import describe
 
@@ -124,8 +125,8 @@ class Undecodable(SerdeError):
 def decode(raw: RawBatch, topic: Topic[K, V]) -> tuple[Batch[K, V], dict[int, Exception]]:
     """Decode a batch. Records that do not decode are left out; why is told by row."""
     try:
-        keys = _column(topic.key.decode, raw.keys)
-        values = _column(topic.value.decode, raw.values)
+        keys = _column(topic.key, raw.keys)
+        values = _column(topic.value, raw.values)
     except Exception:
         return _one_by_one(raw, topic)
     return Batch(raw, keys, values, range(len(raw))), {}
@@ -155,7 +156,10 @@ def cut(raw: RawBatch, batch: Batch[K, V], bad: Container[int], row: int) -> Bat
     return Batch(raw, batch.keys[: len(rows)], batch.values[: len(rows)], rows)
 
 
-def _column(decode: Callable[[bytes], T], column: list[bytes | None]) -> list[T | None]:
+def _column(serde: Serde[T], column: list[bytes | None]) -> list[T | None]:
+    if serde is BYTES:
+        return cast("list[T | None]", list(column))
+    decode = serde.decode
     return [None if data is None else decode(data) for data in column]
 
 

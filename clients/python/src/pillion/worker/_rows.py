@@ -61,30 +61,52 @@ class Rows(MutableMapping[K, V]):
         self._table = table
         self._view = view
         self._mutable = mutable(table.value)
+        # Looked up once: they are called for each read and write.
+        self._key_to_raw = table.key.encode
+        self._value_to_data = table.value.encode
+        self._data_to_value = table.value.decode
+        self._committed = view.find
         self._written: dict[bytes, bytes | None] = {}
         self._held: dict[bytes, _Held[V]] = {}
 
     def __getitem__(self, key: K) -> V:
-        raw = encode_key(self._table.name, self._table.key, key)
+        try:
+            raw = self._key_to_raw(key)
+        except Exception as error:
+            raise bad_key(self._table.name, key, error) from error
+        if not self._mutable:
+            # Nothing is held: as few calls as can be for what most tables are, a number a key.
+            written = self._written
+            data = written[raw] if raw in written else self._committed(raw)
+            if data is not None:
+                try:
+                    return self._data_to_value(data)
+                except Exception as error:
+                    raise bad_value(self._table.name, raw, error) from error
+            return self._default(key)
         if raw in self._held:
             return self._held[raw].value
         value = self._find(raw)
         if not isinstance(value, _Missing):
             return value
-        if self._table.default is None:
-            raise KeyError(key)
-        made = self._table.default()
-        if self._mutable:
-            self._held[raw] = _Held(made, self._encode(raw, made), row=False)
+        made = self._default(key)
+        self._held[raw] = _Held(made, self._encode(raw, made), row=False)
         return made
 
     def __setitem__(self, key: K, value: V) -> None:
-        raw = encode_key(self._table.name, self._table.key, key)
+        try:
+            raw = self._key_to_raw(key)
+        except Exception as error:
+            raise bad_key(self._table.name, key, error) from error
         if value is None:
             raise UsageError(
                 f"None is no value of table {self._table.name!r}; del removes a row", "null_value"
             )
-        data = self._written[raw] = self._encode(raw, value)
+        try:
+            data = self._value_to_data(value)
+        except Exception as error:
+            raise self._unwritable(raw, error) from error
+        self._written[raw] = data
         if self._mutable:
             self._held[raw] = _Held(value, data, row=True)
 
@@ -174,6 +196,11 @@ class Rows(MutableMapping[K, V]):
         self._written.clear()
         self._held.clear()
 
+    def _default(self, key: K) -> V:
+        if self._table.default is None:
+            raise KeyError(key)
+        return self._table.default()
+
     def _settle(self, raw: bytes, held: _Held[V]) -> None:
         data = self._encode(raw, held.value)
         if data == held.data:
@@ -216,12 +243,15 @@ class Rows(MutableMapping[K, V]):
 
     def _encode(self, raw: bytes, value: V) -> bytes:
         try:
-            return self._table.value.encode(value)
+            return self._value_to_data(value)
         except Exception as error:
-            raise SerdeError(
-                f"the value of {raw!r} in table {self._table.name!r} cannot be written: "
-                f"{describe(error)}"
-            ) from error
+            raise self._unwritable(raw, error) from error
+
+    def _unwritable(self, raw: bytes, error: Exception) -> SerdeError:
+        return SerdeError(
+            f"the value of {raw!r} in table {self._table.name!r} cannot be written: "
+            f"{describe(error)}"
+        )
 
     def _decode(self, raw: bytes, data: bytes) -> V:
         return decode_value(self._table.name, self._table.value, raw, data)
@@ -335,9 +365,12 @@ def encode_key(table: str, serde: Serde[Any], key: object) -> bytes:
     try:
         return serde.encode(key)
     except Exception as error:
-        raise SerdeError(
-            f"{key!r} cannot be a key of table {table!r}: {describe(error)}"
-        ) from error
+        raise bad_key(table, key, error) from error
+
+
+def bad_key(table: str, key: object, error: Exception) -> SerdeError:
+    """Say that a key does not encode."""
+    return SerdeError(f"{key!r} cannot be a key of table {table!r}: {describe(error)}")
 
 
 def decode_key(table: str, serde: Serde[T], raw: bytes) -> T:
@@ -355,6 +388,9 @@ def decode_value(table: str, serde: Serde[T], raw: bytes, data: bytes) -> T:
     try:
         return serde.decode(data)
     except Exception as error:
-        raise SerdeError(
-            f"the row {raw!r} of table {table!r} does not decode: {describe(error)}"
-        ) from error
+        raise bad_value(table, raw, error) from error
+
+
+def bad_value(table: str, raw: bytes, error: Exception) -> SerdeError:
+    """Say that a row does not decode."""
+    return SerdeError(f"the row {raw!r} of table {table!r} does not decode: {describe(error)}")

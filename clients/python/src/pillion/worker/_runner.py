@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable
 
 from .._batch import Batch as RawBatch
@@ -27,7 +26,7 @@ from .._tables import Tables
 from .._tasks import Task
 from ..errors import CommitError, ConnectionLost, Drained, StoreError, UsageError
 from ._checks import check_dead_letters
-from ._clock import Clock, Timer
+from ._clock import Clock, Timer, next_tick
 from ._context import MISTAKES, Context, waits
 from ._policy import (
     DeadLetter,
@@ -76,11 +75,12 @@ class Runner:
         self._ending = False
         self._over = False  # the epoch is: nothing can be committed any more
         self._inside = False  # a handler is at work
+        self._call_number = 0
         self._waiting = False  # for an async handler
         self._ticking = False
         self._woken = asyncio.Event()
         self._positions = {topic: each.position for topic, each in task.sources.items()}
-        self._dirty_since: float | None = None  # something waits for a commit since then
+        self._commit_at: float | None = None  # something waits for the commit that is due then
         self._beside: Timer | None = None  # commits while a handler waits
         self._sent: list[asyncio.Future[Committed]] = []
         limits = tables.conn.welcome.limits
@@ -102,7 +102,7 @@ class Runner:
     @property
     def clean(self) -> bool:
         """Whether nothing waits for a commit, or for the answer to one."""
-        return self._dirty_since is None and not self._sent
+        return self._commit_at is None and not self._sent
 
     def give(self, batch: RawBatch) -> None:
         """Hand it a batch. Only when it is not busy."""
@@ -162,7 +162,7 @@ class Runner:
                 await self._wait()
 
     async def _finish(self) -> None:
-        while self._dirty_since is not None and not self._over:
+        while self._commit_at is not None and not self._over:
             if len(self._sent) >= self._outstanding:
                 await self._answer()
             else:
@@ -172,8 +172,8 @@ class Runner:
 
     async def _wait(self) -> None:
         times = list(self._ticks.values()) if self._whole() else []
-        if self._dirty_since is not None and len(self._sent) < self._outstanding:
-            times.append(self._dirty_since + self._settings.commit_interval)
+        if self._commit_at is not None and len(self._sent) < self._outstanding:
+            times.append(self._commit_at)
         timer = self._clock.call_at(min(times), self._woken.set) if times else None
         await self._woken.wait()
         self._woken.clear()
@@ -202,8 +202,7 @@ class Runner:
                 break
         size = 0
         if batch:
-            ctx = self._context(handler)
-            said = await self._call(handler.function, batch, ctx)
+            said = await self._call(handler, batch)
             if self._over:
                 return
             if isinstance(said, Exception):
@@ -219,8 +218,8 @@ class Runner:
 
     async def _each(self, raw: RawBatch, handler: Handler) -> None:
         batch, bad = decode(raw, handler.topic)
-        records, ctx, offsets = batch.records(), self._context(handler), raw.offsets
-        breath, last = time.monotonic(), len(raw) - 1
+        records, offsets = batch.records(), raw.offsets
+        breath, last = self._clock.now(), len(raw) - 1
         for row in range(len(raw)):
             if self._over or self._ending:
                 return  # what is left comes again
@@ -228,7 +227,7 @@ class Runner:
             if row in bad:
                 said = bad[row]
             else:
-                said = await self._call(handler.function, next(records), ctx)
+                said = await self._call(handler, next(records))
             if self._over:
                 return
             if isinstance(said, Exception):
@@ -238,18 +237,17 @@ class Runner:
                 said = self._work.settle()
             await self._room_for(said)
             self._keep(said, raw.topic, offsets[row] + 1 if row < last else raw.next_offset)
-            if time.monotonic() - breath > BREATH:
+            if self._clock.now() - breath > BREATH:
                 if self._settings.commit_interval and self._due():
                     self._commit()
                 await asyncio.sleep(0)
                 self._ended()
-                breath = time.monotonic()
+                breath = self._clock.now()
         if not raw:
             self._keep(0, raw.topic, raw.next_offset)
 
     async def _tick(self, ticker: Ticker) -> None:
-        ctx = self._context(ticker)
-        said = await self._call(ticker.function, ctx)
+        said = await self._call(ticker)
         now, next_ = self._clock.now(), self._ticks[ticker] + ticker.seconds
         self._ticks[ticker] = next_ if next_ > now else now + ticker.seconds
         if self._over:
@@ -260,11 +258,13 @@ class Runner:
         if said:
             self._keep(said)
 
-    async def _call(self, function: Callable[..., object], *args: object) -> int | Exception:
+    async def _call(self, of: Handler | Ticker, *args: object) -> int | Exception:
         """Let user code do a unit. Gives the size of what it writes, or what it has raised."""
         self._inside = True
+        self._call_number += 1
+        function: Callable[..., object] = of.function
         try:
-            said = function(*args)
+            said = function(*args, self._context(of))
             if said is not None and inspect.isawaitable(said):
                 await self._wait_for(said)
             return self._work.settle()
@@ -314,24 +314,33 @@ class Runner:
         self._work.keep(size)
         if topic:
             self._positions[topic] = end
-        if self._dirty_since is None:
-            self._dirty_since = now = self._clock.now()
+        if self._commit_at is None:
+            self._commit_at = now = self._clock.now()
             if interval := self._settings.commit_interval:
-                self._beside = self._clock.call_at(now + interval, self._commit_beside)
+                self._commit_at = next_tick(now, interval)
+                self._beside = self._clock.call_at(self._commit_at, self._commit_beside)
 
     def _context(self, of: Handler | Ticker) -> Context:
+        """Give a plain handler the same for all its calls, as nothing of it goes on when it has
+        returned; an async one gets one for each.
+        """
         found = self._contexts.get(of)
-        if found is None:
-            found = self._contexts[of] = Context(
-                of.name,
-                self._work,
-                of.tables,
-                self._settings.outputs,
-                lambda: self._inside,
-                lambda: self._over,
-                self._tables.conn.progress if waits(of.function) else None,
-            )
-        return found
+        if found is not None:
+            return found
+        alone, number = waits(of.function), self._call_number
+        made = Context(
+            of.name,
+            self._work,
+            of.tables,
+            self._settings.outputs,
+            lambda: self._inside and (not alone or self._call_number == number),
+            lambda: self._over,
+            self._tables.conn.progress if alone else None,
+            lends=alone,
+        )
+        if not alone:
+            self._contexts[of] = made
+        return made
 
     def _ticked(self) -> Ticker | None:
         if not self._ticks or not self._whole():
@@ -376,13 +385,13 @@ class Runner:
 
     def _due(self) -> bool:
         unanswered = sum(not sent.done() for sent in self._sent)
-        if self._dirty_since is None or unanswered >= self._outstanding:
+        if self._commit_at is None or unanswered >= self._outstanding:
             return False
-        return self._clock.now() >= self._dirty_since + self._settings.commit_interval
+        return self._clock.now() >= self._commit_at
 
     def _commit(self) -> None:
         """Begin the commit of everything that was kept. Raises what another attempt cannot cure."""
-        self._dirty_since = None
+        self._commit_at = None
         if self._beside is not None:
             self._beside.cancel()
         outputs = self._work.take_outputs()

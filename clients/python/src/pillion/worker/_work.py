@@ -57,8 +57,9 @@ class Work:
         size = 0
         for rows in self._rows.values():
             rows.settle()
-            for key, value in rows.changes.items():
-                size += PER_ROW + len(key) + len(value or b"")
+            changes = rows.changes
+            size += PER_ROW * len(changes) + sum(map(len, changes))
+            size += sum(map(len, filter(None, changes.values())))
         for _, record in self._unit:
             size += PER_ROW + len(record.key or b"") + len(record.value or b"")
             size += sum(8 + 4 * len(name) + len(data or b"") for name, data in record.headers)
