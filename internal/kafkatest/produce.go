@@ -59,7 +59,8 @@ func WithClientOptions(opts ...kgo.Opt) ProduceOption {
 }
 
 // Produce writes records in their order (per partition) with acks=all, waits
-// for all acknowledgements, and gives the records back with their offsets.
+// for all acknowledgements (and for the markers of a transaction), and gives
+// the records back with their offsets.
 func Produce(t testing.TB, addrs []string, topic string, records []Record, options ...ProduceOption) []Record {
 	t.Helper()
 	c := newProduceConfig(options)
@@ -67,6 +68,9 @@ func Produce(t testing.TB, addrs []string, topic string, records []Record, optio
 	with(t, "produce to "+topic, addrs, func(ctx context.Context, cl *kgo.Client) error {
 		return c.run(ctx, cl, topic, out)
 	}, c.clientOptions()...)
+	if c.transaction != "" {
+		c.settle(t, addrs)
+	}
 	return out
 }
 
@@ -106,6 +110,18 @@ func (c *produceConfig) run(ctx context.Context, cl *kgo.Client, topic string, r
 		return fmt.Errorf("end transaction %s: %w", c.transaction, err)
 	}
 	return nil
+}
+
+// settle waits until the transaction that has just ended has its markers: Kafka
+// answers EndTxn when the end is decided and writes them after it, so what is
+// written next could stand before them. InitProducerId is answered only when
+// they are there (CONCURRENT_TRANSACTIONS until then, KIP-98).
+func (c *produceConfig) settle(t testing.TB, addrs []string) {
+	t.Helper()
+	with(t, "wait for the markers of transaction "+c.transaction, addrs, func(ctx context.Context, cl *kgo.Client) error {
+		_, _, err := cl.ProducerID(ctx)
+		return err
+	}, c.clientOptions()...)
 }
 
 // flush hands over one batch's records, waits for them, and goes on.
@@ -151,9 +167,10 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 
 // Transaction is an open transaction.
 type Transaction struct {
-	t  testing.TB
-	cl *kgo.Client
-	c  *produceConfig
+	t     testing.TB
+	addrs []string
+	cl    *kgo.Client
+	c     *produceConfig
 }
 
 // Begin opens a transaction that stays open until Commit or Abort; a test that
@@ -169,7 +186,7 @@ func Begin(t testing.TB, addrs []string, transactionalID string, options ...Prod
 	if err := cl.BeginTransaction(); err != nil {
 		t.Fatalf("kafkatest: begin transaction %s: %v", transactionalID, err)
 	}
-	return &Transaction{t: t, cl: cl, c: c}
+	return &Transaction{t: t, addrs: addrs, cl: cl, c: c}
 }
 
 // Produce writes records inside the transaction and waits for them.
@@ -184,10 +201,10 @@ func (x *Transaction) Produce(topic string, records ...Record) []Record {
 	return out
 }
 
-// Commit ends the transaction; its client is closed.
+// Commit ends the transaction, and its markers are written; its client is closed.
 func (x *Transaction) Commit() { x.t.Helper(); x.end(kgo.TryCommit) }
 
-// Abort ends the transaction; its client is closed.
+// Abort ends the transaction, and its markers are written; its client is closed.
 func (x *Transaction) Abort() { x.t.Helper(); x.end(kgo.TryAbort) }
 
 func (x *Transaction) end(how kgo.TransactionEndTry) {
@@ -198,4 +215,5 @@ func (x *Transaction) end(how kgo.TransactionEndTry) {
 	if err := x.cl.EndTransaction(ctx, how); err != nil {
 		x.t.Fatalf("kafkatest: end transaction %s: %v", x.c.transaction, err)
 	}
+	x.c.settle(x.t, x.addrs)
 }
