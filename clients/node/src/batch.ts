@@ -6,6 +6,7 @@
  */
 
 import { isAscii } from "node:buffer";
+import { apply } from "./apply.js";
 import { FrameFlag } from "./codes.js";
 import { isNull, starts } from "./columns.js";
 import { type Frame, timestampAt, timestamps } from "./frames.js";
@@ -170,27 +171,12 @@ export class Batch {
    * copies: a table lives longer than a frame.
    */
   applyTo(table: Map<string, Buffer>): void {
-    const values = this.values.copies();
-    for (let i = 0; i < values.length; i++) {
-      const key = this.keys.textAt(i);
-      if (key === null) {
-        continue;
-      }
-      const value = values[i] ?? null;
-      if (value === null) {
-        table.delete(key);
-      } else {
-        table.set(key, value);
-      }
-    }
+    apply(this.#frame, table);
   }
 }
 
 /** A part of a text that is as long keeps all of it in memory; V8 copies shorter ones. */
 const SHORT = 13;
-
-/** Values that are copied together: as long as Node's own pool of small Buffers. */
-const SLAB = 8 << 10;
 
 /** Keys or values: a blob, and where each of them lies in it. */
 export class Column {
@@ -252,43 +238,6 @@ export class Column {
       at += size;
     }
     return found;
-  }
-
-  /**
-   * All of them in memory of their own. Small ones that follow each other share a piece of it, as
-   * small Buffers of Node do: one copy for all of them instead of one for each.
-   */
-  copies(): (Buffer | null)[] {
-    const found: (Buffer | null)[] = [];
-    let [slab, from, end] = [this.#data, 0, -1];
-    for (let i = 0, at = this.#blob; i < this.#lengths.length; i++) {
-      const next = at + (this.#lengths[i] ?? 0);
-      if (isNull(this.#nulls, i)) {
-        found.push(null);
-      } else {
-        if (next > end) {
-          [from, end] = [at, this.#slabEnd(i, next, at + SLAB)];
-          slab = Buffer.allocUnsafeSlow(end - from);
-          this.#data.copy(slab, 0, from, end);
-        }
-        found.push(slab.subarray(at - from, next - from));
-      }
-      at = next;
-    }
-    return found;
-  }
-
-  /** The end of the last one behind i that ends before most; next is that of i. */
-  #slabEnd(i: number, next: number, most: number): number {
-    let end = next;
-    for (let j = i + 1; j < this.#lengths.length; j++) {
-      const after = end + (this.#lengths[j] ?? 0);
-      if (after > most) {
-        break;
-      }
-      end = after;
-    }
-    return end;
   }
 
   /** Where the blob ends. */

@@ -211,7 +211,9 @@ function lengths(data: Buffer, at: number, count: number, total: number, what: s
   const column = int32s(data, at, count);
   let sum = 0;
   let signs = 0;
-  for (const length of column) {
+  for (let i = 0; i < count; i++) {
+    // by number: an iterator takes ten times as long
+    const length = column[i] ?? 0;
     sum += length;
     signs |= length;
   }
