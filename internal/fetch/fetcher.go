@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/pillion/pillion/protocol/frame"
 )
 
 // Fetcher reads partitions. See the package comment.
@@ -122,9 +124,13 @@ func (f *Fetcher) share() int64 {
 }
 
 // frameBytes is where frames are cut: so many that one for each partition fits the buffers once.
-func (f *Fetcher) frameBytes() int {
+func (f *Fetcher) frameBytes(kind frame.Kind) int {
+	most := int64(f.cfg.FrameBytes)
+	if kind == frame.Restore {
+		most *= restoreFrame
+	}
 	n := max(f.parts.Load(), 1)
-	return int(max(min(int64(f.cfg.FrameBytes), f.cfg.BufferBytes/n), min(int64(f.cfg.FrameBytes), 16<<10)))
+	return int(max(min(most, f.cfg.BufferBytes/n), min(most, 16<<10)))
 }
 
 // wake lets all nodes look for room again.

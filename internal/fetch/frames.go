@@ -32,7 +32,7 @@ func (p *pump) begin() {
 	p.cols = &p.lease.d.columns
 	p.cols.reset(p.base, p.Timestamps)
 	p.size = emptyBytes
-	p.target = p.f.frameBytes()
+	p.target = p.f.frameBytes(p.Kind)
 	if p.MaxFrame > 0 {
 		p.target = int(min(int64(p.target), p.MaxFrame))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pillion/pillion/internal/kafkatest"
+	"github.com/pillion/pillion/protocol/frame"
 )
 
 // variety makes records with everything that a record may have.
@@ -83,6 +84,27 @@ func TestEqualsFranzGoForEveryCodec(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFramesOfARestoreAreLarger(t *testing.T) {
+	fake := kafkatest.Fake(t)
+	fake.Topic(t, "t", 1, nil)
+	kafkatest.Produce(t, fake.Addrs(), "t", variety(3000, 1))
+	f := running(t, fake.Addrs(), func(c *Config) { c.FrameBytes = 16 << 10 })
+	frames := map[frame.Kind]int{}
+	for _, kind := range []frame.Kind{frame.Records, frame.Restore} {
+		c := newCollector(t)
+		in := part("t", 0, c)
+		in.Kind, in.Until = kind, 3000
+		f.Add(in)
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+		frames[kind] = len(c.frames)
+	}
+	if 3*frames[frame.Restore] > 2*frames[frame.Records] {
+		t.Errorf("%d frames of a restore, %d of records", frames[frame.Restore], frames[frame.Records])
 	}
 }
 

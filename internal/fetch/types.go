@@ -16,8 +16,9 @@ import (
 // for its default.
 type Config struct {
 	Client *kafka.Client
-	// FrameBytes is the size at which a frame is cut (256 KiB). With many partitions it is less, so
-	// that the frames that wait for their sinks stay within BufferBytes altogether.
+	// FrameBytes is the size at which a frame is cut (256 KiB; of a restore twice that). With many
+	// partitions it is less, so that the frames that wait for their sinks stay within BufferBytes
+	// altogether.
 	FrameBytes int
 	// PartitionBytes is how much of one partition is asked for at once (1 MiB).
 	PartitionBytes int
