@@ -11,9 +11,7 @@ import type { Clock as WireClock } from "../../../src/signal.js";
 import { turn } from "../../../src/signal.js";
 import { pipe } from "../../../src/testing/pipe.js";
 import { ManualClock } from "../../../src/testing/sim/clock.js";
-import type { Commit, Epoch, Role, Stream } from "../../../src/testing/sim/epoch.js";
 import { ears, PipeLink } from "../../../src/testing/sim/memory.js";
-import * as moves from "../../../src/testing/sim/moves.js";
 import { Session } from "../../../src/testing/sim/session.js";
 import { Sidecar } from "../../../src/testing/sim/sidecar.js";
 import { inside } from "../../../src/worker/inside.js";
@@ -22,6 +20,7 @@ import type { Runtime } from "../../../src/worker/runtime.js";
 import { Random } from "../../random.js";
 import { App, BASE } from "./app.js";
 import { Check, KeptStores, Wrong } from "./check.js";
+import { Dealer } from "./dealer.js";
 import { KINDS, Model, type Op, type Plan, passesOver } from "./model.js";
 
 /** Made-up time within which a calm world comes to its end, for each step before. */
@@ -40,20 +39,18 @@ export class World {
   readonly app: App;
   readonly sidecar: Sidecar;
   readonly check: Check;
+  readonly #dealer: Dealer;
   readonly #clock = new ManualClock();
   readonly #model = new Model();
   readonly #plans: readonly Plan[];
   readonly #partitions: number;
   readonly #intervalMs: number;
   readonly #flaky: number;
-  readonly #roles = new Map<string, Role>();
   /** Topics of upstream tables. */
   readonly #upstream: string[];
   #calm = false;
   #stores: KeptStores;
   #life: Life | null = null;
-  #greeted: Session | null = null;
-  #told = new Set<Epoch>();
   #number = 0;
 
   constructor(seed: number) {
@@ -80,18 +77,15 @@ export class World {
       credit: { connection: window * 2, stream: window },
       partitions: this.#partitions,
     });
-    this.sidecar.hears = (said) => this.#hears(said);
+    const sets = this.#plans.map(({ set }) => set);
+    this.#dealer = new Dealer(this.sidecar, rng, sets);
     this.#intervalMs = rng.pick([0, 10, 100, 1000]);
     this.#flaky = rng.pick([0, 0, 0.002]);
     this.#stores = new KeptStores(this.#fails);
     const { kafka } = this.sidecar;
     this.check = new Check(kafka, this.#model, this.#plans, this.#partitions);
-    this.#upstream = ["all", ...new Set(this.#plans.map(({ set }) => `names-${set}`))];
+    this.#upstream = ["all", ...new Set(sets.map((set) => `names-${set}`))];
     for (let p = 0; p < this.#partitions; p++) {
-      this.#roles.set(`all/${p}`, "global");
-      for (const { set } of this.#plans) {
-        this.#roles.set(`${set}/${p}`, "active");
-      }
       for (const topic of this.#upstream) {
         for (const key of BASE) {
           this.#put(topic, p, key);
@@ -108,12 +102,7 @@ export class World {
       await this.#step();
     }
     this.#calm = true;
-    this.#answerAll(this.sidecar.session?.held ?? []);
-    this.sidecar.answersHeld = false;
-    this.sidecar.fates.length = 0;
-    for (const [task, role] of this.#roles) {
-      this.#roles.set(task, role === "global" ? "global" : "active");
-    }
+    this.#dealer.calm();
     const end = this.#clock.now() + steps * CALM_MS;
     while (!this.#done()) {
       if (this.#clock.now() > end) {
@@ -188,8 +177,7 @@ export class World {
       }
       await turn();
     }
-    this.#greeted = null;
-    this.#told = new Set();
+    this.#dealer.forget();
     this.sidecar.handle();
   }
 
@@ -249,17 +237,6 @@ export class World {
 
   readonly #fails = (): boolean => !this.#calm && this.#flaky > 0 && this.rng.next() < this.#flaky;
 
-  #hears({ code, epoch }: Readonly<Record<string, unknown>>): boolean {
-    if (code !== "store_open_failed" && code !== "worker_failed") {
-      return false;
-    }
-    const found = this.sidecar.now.epochs.get(Number(epoch));
-    if (found?.living) {
-      this.#lose(found);
-    }
-    return true;
-  }
-
   #put(topic: string, partition: number, key: string): void {
     this.#number += 1;
     const value = Buffer.alloc(8);
@@ -289,33 +266,6 @@ export class World {
     }
   }
 
-  #lose(epoch: Epoch): void {
-    const { now } = this.sidecar;
-    this.#answerAll(now.held.filter((each) => each.epoch === epoch));
-    moves.lose(now, epoch);
-  }
-
-  #answerAll(commits: readonly Commit[]): void {
-    for (const commit of [...commits]) {
-      this.#answer(commit);
-    }
-  }
-
-  /** Answer the oldest commit of an epoch that waits. */
-  #answer(commit: Commit): void {
-    const { rng } = this;
-    const session = this.sidecar.now;
-    if (commit.epoch.state === "failed") {
-      session.answer(commit, "aborted", { code: "commit_failed" });
-    } else if (this.#calm || rng.next() < 0.8) {
-      session.answer(commit, "committed");
-    } else {
-      const how = rng.pick(["aborted", "unknown"] as const);
-      const lands = how === "unknown" && rng.next() < 0.5;
-      session.answer(commit, how, { code: "kafka_unreachable", lands });
-    }
-  }
-
   /** One thing happens, or none. */
   async #act(): Promise<void> {
     const { rng, sidecar } = this;
@@ -334,7 +284,7 @@ export class World {
       await this.#kill();
       this.#restart();
     } else if (what < 0.47) {
-      this.#answerAll(session?.held ?? []);
+      this.#dealer.answerAll();
       sidecar.answersHeld = !sidecar.answersHeld;
     } else if (what < 0.5 && !sidecar.answersHeld) {
       sidecar.fates.push({ ending: "aborted", code: "commit_failed", lands: false });
@@ -343,11 +293,8 @@ export class World {
       sidecar.fates.push({ ending: "unknown", code: "kafka_unreachable", lands });
     } else if (what < 0.54 && session?.hello) {
       this.#cut();
-    } else if (what < 0.75 && session?.ended === false) {
-      const living = [...session.tasks.values()].filter((epoch) => epoch.living);
-      if (living.length > 0) {
-        this.#move(session, rng.pick(living));
-      }
+    } else if (what < 0.75) {
+      this.#dealer.move();
     }
   }
 
@@ -357,31 +304,6 @@ export class World {
     }
     this.#start();
   }
-
-  /** Something happens to a task. */
-  #move(session: Session, epoch: Epoch): void {
-    const { rng } = this;
-    const what = rng.next();
-    const opened = ["restoring", "restored", "running"].includes(epoch.state);
-    if (what < 0.25 && (opened || epoch.state === "opening") && epoch.role !== "global") {
-      moves.revoke(session, epoch);
-    } else if (what < 0.45) {
-      this.#lose(epoch);
-    } else if (what < 0.75 && opened) {
-      const resetting = new Set(epoch.resets.values());
-      const tables = [...epoch.tables.values()].filter(
-        (table) => !resetting.has(table) && (table.kind !== "changelog" || !epoch.ran),
-      );
-      if (tables.length > 0 && epoch.role !== "standby") {
-        this.#told.delete(epoch);
-        moves.reset(session, epoch, rng.pick(tables));
-      }
-    } else if (epoch.role !== "global") {
-      this.#roles.set(epoch.task, rng.pick(["active", "standby"] as const));
-    }
-  }
-
-  // -- the sidecar's part
 
   /** Handle what was said, go on with everything, let some time pass, look. */
   async #step(): Promise<void> {
@@ -396,111 +318,13 @@ export class World {
 
   #turn(): void {
     this.sidecar.handle();
-    this.#drive();
+    this.#dealer.drive();
     this.sidecar.handle();
     const [wrong] = this.app.wrong;
     if (wrong !== undefined) {
       throw new Wrong(wrong);
     }
     this.check.look(this.#stores);
-  }
-
-  #drive(): void {
-    const { session } = this.sidecar;
-    if (session === null || session.ended || session.hello === null) {
-      return;
-    }
-    if (this.#greeted !== session) {
-      this.#greeted = session;
-      session.greet();
-      for (const [task, role] of this.#roles) {
-        if (role === "global") {
-          moves.assign(session, task, role); // a sidecar gives them all before anything else
-        }
-      }
-    }
-    const oldest = new Map([...session.held].reverse().map((commit) => [commit.epoch, commit]));
-    for (const commit of oldest.values()) {
-      if (this.#calm || this.rng.next() < 0.3) {
-        this.#answer(commit);
-      }
-    }
-    for (const [task, role] of this.#roles) {
-      const epoch = session.tasks.get(task);
-      if (!this.#calm && this.rng.next() < 0.5) {
-        continue;
-      }
-      if (epoch === undefined || !epoch.living) {
-        moves.assign(session, task, role);
-      } else if (epoch.state === "failed") {
-        this.#lose(epoch);
-      } else if (epoch.role !== role) {
-        this.#change(session, epoch);
-      } else {
-        this.#serve(session, epoch);
-      }
-    }
-  }
-
-  #change(session: Session, epoch: Epoch): void {
-    if (epoch.queue.length > 0 || epoch.resets.size > 0 || session.waiting(epoch) > 0) {
-      return;
-    }
-    if (epoch.role === "active" && epoch.state === "running" && this.#told.has(epoch)) {
-      moves.demote(session, epoch);
-    } else if (epoch.role === "standby" && epoch.state === "restoring") {
-      for (const table of epoch.tables.values()) {
-        moves.restore(session, table);
-      }
-      this.#told.add(moves.promote(session, epoch));
-    } else {
-      this.#serve(session, epoch);
-    }
-  }
-
-  #serve(session: Session, epoch: Epoch): void {
-    const opened = ["restoring", "restored", "running"].includes(epoch.state);
-    if (epoch.resets.size > 0 || epoch.queue.length > 0 || !opened) {
-      return;
-    }
-    const whole = this.#told.has(epoch);
-    for (const table of epoch.tables.values()) {
-      if (!whole || table.kind !== "changelog" || epoch.role === "standby") {
-        moves.restore(session, table, { perFrame: this.rng.pick([0, 1, 3]) });
-      }
-    }
-    if (!whole && epoch.role !== "standby") {
-      this.#told.add(epoch);
-      moves.restored(session, epoch);
-    } else if (whole && epoch.state === "running" && this.#globalsWhole(session)) {
-      for (const source of epoch.sources.values()) {
-        this.#feed(session, source);
-      }
-    }
-  }
-
-  #globalsWhole(session: Session): boolean {
-    return [...this.#roles].every(([task, role]) => {
-      const epoch = session.tasks.get(task);
-      // One with a queue has not been told yet that it is whole again.
-      const whole = epoch !== undefined && this.#told.has(epoch) && epoch.queue.length === 0;
-      return role !== "global" || (whole && epoch.state === "running");
-    });
-  }
-
-  /** Send a few records, when the worker's credit allows it at once. */
-  #feed(session: Session, source: Stream): void {
-    const log = session.kafka.log(source.topic, source.epoch.partition);
-    const fresh = log.since(source.position);
-    const some = fresh.slice(0, this.rng.pick([1, 2, 6]));
-    if (source.position < log.end && session.maySend(source) && source.epoch.queue.length === 0) {
-      let next = fresh[some.length]?.offset ?? log.end;
-      const last = some.at(-1);
-      if (last !== undefined && this.rng.next() < 0.3) {
-        next = last.offset + 1;
-      }
-      moves.feed(session, source, some, next);
-    }
   }
 
   /** Whether everything that was written is processed. */
