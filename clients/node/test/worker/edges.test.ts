@@ -7,13 +7,13 @@ import { CloseCode, FrameKind } from "../../src/codes.js";
 import { encode } from "../../src/encode.js";
 import { Superseded } from "../../src/errors.js";
 import { str } from "../../src/serdes/index.js";
-import type { FakeTask } from "../../src/testing/index.js";
 import type { Context } from "../../src/worker/context.js";
 import type { GlobalTable, SourceTable } from "../../src/worker/declared.js";
 import { Worker } from "../../src/worker/worker.js";
 import {
   App,
   Gate,
+  held,
   pair,
   pairs,
   positionsOf,
@@ -21,6 +21,7 @@ import {
   type Stage,
   staged,
   until,
+  whole,
 } from "./working.js";
 
 const text = { key: str(), value: str() };
@@ -57,14 +58,6 @@ class Timed extends App {
     this.ticks.push(ctx.table(this.upstream).get("k"));
     ctx.table(this.lists).set("time", ["x"]);
   }
-}
-
-async function whole(s: Stage): Promise<FakeTask> {
-  const task = s.fake.assign("words");
-  await s.fake.expect("opened");
-  s.fake.restore(task, "names", [pair("k", "old")]);
-  await s.fake.restored(task);
-  return task;
 }
 
 /** The worker has had its chance, and has nothing to say. */
@@ -153,10 +146,7 @@ test("rows of a global table that is lost are not taken for missing", async (t) 
 
 test("what waits for a handler that does not end does not hold the run", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker);
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("wait"));
-  await it.inside.opened;
+  const [s, task] = await held(t, it);
   s.fake.lose(task);
   s.records(await s.open("words"), "words", ...pairs("b")); // waits for the handler before it
   const stopped = it.worker.stop({ timeoutMs: 1000 });
@@ -170,12 +160,9 @@ test("what waits for a handler that does not end does not hold the run", async (
 
 test("a task whose handler does not end is given back, and waits when it comes again", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker);
+  const [s, first] = await held(t, it);
+  s.fake.lose(first);
   let task = await s.open("words");
-  s.records(task, "words", ...pairs("wait"));
-  await it.inside.opened;
-  s.fake.lose(task);
-  task = await s.open("words");
   s.records(task, "words", ...pairs("b"));
   s.fake.revoke(task);
   await s.fake.expect("released");
@@ -264,9 +251,7 @@ test("a commit that came before records flow opens the task anew", async (t) => 
 
 test("a handler that does not end does not keep a run that fails", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker, { commitIntervalMs: 60_000 });
-  s.records(await s.open("words"), "words", ...pairs("a", "wait"));
-  await it.inside.opened;
+  const [s] = await held(t, it, ["a", "wait"], { commitIntervalMs: 60_000 });
   await s.fake.close(CloseCode.Superseded);
   await assert.rejects(s.work, Superseded);
 });

@@ -8,7 +8,7 @@ import { bytes, str } from "../../src/serdes/index.js";
 import { FakeSidecar } from "../../src/testing/index.js";
 import { HandlerFailed, skip } from "../../src/worker/policy.js";
 import { Worker } from "../../src/worker/worker.js";
-import { App, Gate, pair, pairs, positionsOf, rowsOf, staged, until } from "./working.js";
+import { App, Gate, held, pair, pairs, positionsOf, rowsOf, staged, until } from "./working.js";
 
 const NOWHERE = "ws://127.0.0.1:9";
 
@@ -124,10 +124,7 @@ test("what a handler has left running waits for the end as others do", async (t)
 
 test("stop is bounded, and nothing that a late handler does counts", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker);
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("wait"));
-  await it.inside.opened;
+  const [s] = await held(t, it);
   const stopped = it.worker.stop({ timeoutMs: 1000 });
   await s.clock.waiting();
   s.clock.move(999);
@@ -143,9 +140,7 @@ test("stop is bounded, and nothing that a late handler does counts", async (t) =
 
 test("a handler that outlives its run keeps its task", async (t) => {
   const it = new App();
-  let s = await staged(t, it.worker);
-  s.records(await s.open("words"), "words", ...pairs("wait"));
-  await it.inside.opened;
+  let [s] = await held(t, it);
   await it.worker.stop({ timeoutMs: 0 });
   s = await staged(t, it.worker);
   const [task, other] = [await s.open("words", 0), await s.open("words", 1)];
@@ -176,9 +171,7 @@ test("stop without a sidecar", async () => {
 test("a signal stops the worker", async (t) => {
   const aborted = new AbortController();
   const it = new App({ signal: aborted.signal });
-  const s = await staged(t, it.worker);
-  s.records(await s.open("words"), "words", ...pairs("wait"));
-  await it.inside.opened;
+  const [s] = await held(t, it);
   aborted.abort();
   it.go.open();
   await s.commit();

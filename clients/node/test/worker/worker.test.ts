@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { StoreError } from "../../src/errors.js";
 import { MemoryStore, type Store, type Stores } from "../../src/stores/index.js";
 import type { FakeCommit } from "../../src/testing/index.js";
-import { App, pair, pairs, positionsOf, rowsOf, staged, until } from "./working.js";
+import { App, held, pair, pairs, positionsOf, rowsOf, staged, until, whole } from "./working.js";
 
 const LIMITS = {
   maxFrame: 1 << 20,
@@ -52,10 +52,7 @@ test("commits wait for the interval", async (t) => {
 
 test("what is done is committed beside a handler that waits", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker, { commitIntervalMs: 5000 });
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("a", "wait", "c"));
-  await it.inside.opened;
+  const [s] = await held(t, it, ["a", "wait", "c"], { commitIntervalMs: 5000 });
   s.clock.move(5000);
   let commit = await s.commit();
   assert.deepEqual(rowsOf(commit), { lists: [["k", '["a"]']] });
@@ -147,10 +144,7 @@ test("tasks interleave, and each has one handler", async (t) => {
 
 test("revoke in a batch of each() commits the records that are done", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker);
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("a", "wait", "c"));
-  await it.inside.opened;
+  const [s, task] = await held(t, it, ["a", "wait", "c"]);
   s.fake.revoke(task);
   await s.fake.expectNothing();
   it.go.open();
@@ -163,10 +157,7 @@ test("revoke in a batch of each() commits the records that are done", async (t) 
 
 test("revoke in a batch of process() finishes it", async (t) => {
   const it = new App({ batches: true });
-  const s = await staged(t, it.worker);
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("a", "wait", "c"));
-  await it.inside.opened;
+  const [s, task] = await held(t, it, ["a", "wait", "c"]);
   s.fake.revoke(task);
   it.go.open();
   assert.deepEqual(positionsOf(await s.commit()), { words: 3 });
@@ -188,10 +179,7 @@ test("a task whose last commit is aborted is released", async (t) => {
 
 test("lost in a handler drops its work, and the next epoch waits for it", async (t) => {
   const it = new App();
-  const s = await staged(t, it.worker);
-  const task = await s.open("words");
-  s.records(task, "words", ...pairs("wait"));
-  await it.inside.opened;
+  const [s, task] = await held(t, it);
   s.fake.lose(task);
   const again = await s.open("words");
   s.records(again, "words", ...pairs("b"));
@@ -229,10 +217,7 @@ test("every() runs once per task, and commits", async (t) => {
 test("a reset waits for the handler", async (t) => {
   const it = new App({ names: true });
   const s = await staged(t, it.worker);
-  const task = s.fake.assign("words");
-  await s.fake.expect("opened");
-  s.fake.restore(task, "names", [pair("k", "old")]);
-  await s.fake.restored(task);
+  const task = await whole(s);
   s.records(task, "words", ...pairs("wait", "b"));
   await it.inside.opened;
   s.fake.reset(task, "names");

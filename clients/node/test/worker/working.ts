@@ -145,6 +145,15 @@ export async function staged(
   return new Stage(worker, await sidecar.accept(), runtime, clock, work);
 }
 
+/** Open a task whose table "names" has one row. */
+export async function whole(s: Stage): Promise<FakeTask> {
+  const task = s.fake.assign("words");
+  await s.fake.expect("opened");
+  s.fake.restore(task, "names", [pair("k", "old")]);
+  await s.fake.restored(task);
+  return task;
+}
+
 /** Records of one key. */
 export function pairs(...values: string[]): PairInit[] {
   return values.map((value) => [Buffer.from("k"), Buffer.from(value)]);
@@ -232,4 +241,18 @@ export class App {
       throw new RangeError("no such word");
     }
   }
+}
+
+/** Run a worker until its handler stays inside the word "wait" of partition 0. */
+export async function held(
+  t: TestContext,
+  it: App,
+  words: readonly string[] = ["wait"],
+  options: StageOptions = {},
+): Promise<[s: Stage, task: FakeTask]> {
+  const s = await staged(t, it.worker, options);
+  const task = await s.open("words");
+  s.records(task, "words", ...pairs(...words));
+  await it.inside.opened;
+  return [s, task];
 }
