@@ -6,7 +6,7 @@ import { Batch } from "../src/batch.js";
 import { FrameKind } from "../src/codes.js";
 import { type Columns, encode } from "../src/encode.js";
 import { parse } from "../src/frames.js";
-import { TASK } from "./spec.js";
+import { NOBODY } from "../src/testing/writes.js";
 
 const bytes = (text: string) => Buffer.from(text);
 
@@ -21,7 +21,7 @@ function batch(columns: Partial<Columns> = {}, fence = { broken: false }): Batch
     values: [bytes("1"), null, bytes("x"), bytes("")],
     ...columns,
   });
-  return new Batch(parse(data), TASK, "topic", "table", fence);
+  return new Batch(parse(data), NOBODY, "topic", "table", fence);
 }
 
 test("what it says of itself", () => {
@@ -38,7 +38,7 @@ test("what it says of itself", () => {
     ],
     [4, 10, 20, "v1:x", 4, "topic", "table"],
   );
-  assert.equal(found.task, TASK);
+  assert.equal(found.task, NOBODY);
   assert.equal(found.logAppendTime, false);
   assert.equal(batch().checkpoint, null);
   assert.ok(found.byteLength > 48);

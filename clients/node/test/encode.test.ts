@@ -8,7 +8,7 @@ import { cut, DEFAULT_TARGET, type OutputRecord, type RecordInit, writes } from 
 import { CommitRejected, FrameError } from "../src/errors.js";
 import { parse } from "../src/frames.js";
 import { packHeaders, parseHeaders } from "../src/headers.js";
-import { TASK } from "./spec.js";
+import { NOBODY } from "../src/testing/writes.js";
 
 const LARGEST = 16 << 20;
 
@@ -20,7 +20,7 @@ function batches(records: Iterable<RecordInit>, largest = LARGEST): Batch[] {
       [FrameKind.Writes, 3, 7, 5, 0],
     );
     assert.ok(data.length <= Math.min(largest, DEFAULT_TARGET) || frame.count === 1);
-    return new Batch(frame, TASK, "t", "t");
+    return new Batch(frame, NOBODY, "t", "t");
   });
 }
 

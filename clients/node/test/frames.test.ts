@@ -7,7 +7,8 @@ import { FrameFlag, FrameKind } from "../src/codes.js";
 import { encode } from "../src/encode.js";
 import { FrameError } from "../src/errors.js";
 import { type Frame, parse } from "../src/frames.js";
-import { hex, load, type Raw, raw, TASK } from "./spec.js";
+import { NOBODY } from "../src/testing/writes.js";
+import { hex, load, type Raw, raw } from "./spec.js";
 
 interface Decoded {
   readonly kind: string;
@@ -47,7 +48,7 @@ const KINDS = new Map<string, FrameKind>([
 type Meaning = ReturnType<typeof meaning>;
 
 function meaning(frame: Frame) {
-  const batch = new Batch(frame, TASK, "t", "t");
+  const batch = new Batch(frame, NOBODY, "t", "t");
   const timestamps = batch.timestamps;
   return {
     kind: frame.kind,
@@ -130,7 +131,7 @@ for (const [kind, { valid, invalid }] of FILES) {
 
     test(`${kind}: ${name}, encoded it means the same`, () => {
       const rows = due.records;
-      const batch = new Batch(parse(data), TASK, "t", "t");
+      const batch = new Batch(parse(data), NOBODY, "t", "t");
       const timed = rows[0]?.timestamp !== undefined;
       const made = encode({
         kind: due.kind,
@@ -187,7 +188,7 @@ test("columns are views over what came, where its address allows it", () => {
     data.copy(view);
     const frame = parse(view);
     assert.equal(frame.keyLengths.buffer, memory);
-    assert.equal(new Batch(frame, TASK, "t", "t").keyAt(0)?.buffer, memory);
+    assert.equal(new Batch(frame, NOBODY, "t", "t").keyAt(0)?.buffer, memory);
   }
   const askew = Buffer.from(memory, 1, data.length);
   data.copy(askew);

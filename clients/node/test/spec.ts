@@ -3,7 +3,6 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Task } from "../src/tasks.js";
 
 export const SPEC = join(root(dirname(fileURLToPath(import.meta.url))), "spec");
 
@@ -38,15 +37,3 @@ export function hex(text: string): Buffer {
 function root(from: string): string {
   return existsSync(join(from, "spec", "PROTOCOL.md")) ? from : root(dirname(from));
 }
-
-/** A task for those who need any. */
-export const TASK: Task = {
-  name: "t/0",
-  set: "t",
-  partition: 0,
-  role: "active",
-  epoch: 1,
-  tables: new Map(),
-  sources: new Map(),
-  outputs: new Map(),
-};

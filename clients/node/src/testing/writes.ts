@@ -4,8 +4,8 @@ import { Batch } from "../batch.js";
 import type { Frame } from "../frames.js";
 import type { Task } from "../tasks.js";
 
-/** A batch has to have one. */
-const NOBODY: Task = {
+/** For batches, which have to have a task. */
+export const NOBODY: Task = {
   name: "",
   set: "",
   partition: 0,

@@ -6,6 +6,7 @@ import { PillionError } from "../../src/errors.js";
 import { bytes, int, json, str } from "../../src/serdes/index.js";
 import { MemoryStore } from "../../src/stores/memory.js";
 import { TableView } from "../../src/tables.js";
+import { NOBODY } from "../../src/testing/writes.js";
 import {
   type CallScope,
   Context,
@@ -15,7 +16,6 @@ import {
 } from "../../src/worker/context.js";
 import { GlobalTable, Output, SourceTable, Table } from "../../src/worker/declared.js";
 import { Work } from "../../src/worker/work.js";
-import { TASK } from "../spec.js";
 
 const counts = new Table<string, number, never>("counts", str(), int(), () => 0);
 const lists = new Table("lists", str(), json<number[]>());
@@ -29,7 +29,7 @@ class Bench implements CallScope {
     [counts, lists, users].map(({ name }) => [name, new TableView(name, new MemoryStore(), true)]),
   );
   readonly global = new TableView("places", new MemoryStore(), true);
-  readonly work = new Work(TASK, this.views, () => [this.global]);
+  readonly work = new Work({ ...NOBODY, name: "t/0" }, this.views, () => [this.global]);
   readonly ctx = new Context("count", this.work, [counts, lists, users, places], [out, raw], this);
   readonly abort = new AbortController();
   open = true;

@@ -8,9 +8,9 @@ import { FrameKind } from "../../src/codes.js";
 import { type Columns, encode } from "../../src/encode.js";
 import { parse } from "../../src/frames.js";
 import { bytes, int, json, type Serde, str } from "../../src/serdes/index.js";
+import { NOBODY } from "../../src/testing/writes.js";
 import { Topic } from "../../src/worker/declared.js";
 import { cut, decode } from "../../src/worker/records.js";
-import { TASK } from "../spec.js";
 
 const ONE = "\0\0\0\0\0\0\0\x01";
 
@@ -31,7 +31,7 @@ function frame(
     values: values.map(data),
     ...columns,
   });
-  return new RawBatch(parse(made), { ...TASK, partition: 3 }, "words", "words");
+  return new RawBatch(parse(made), { ...NOBODY, partition: 3 }, "words", "words");
 }
 
 const topic = <K, V>(key: Serde<K>, value: Serde<V>) => new Topic("words", key, value);
