@@ -20,7 +20,7 @@ func TestTheNodeClientPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"worker.js"}, {"run-app.js", "each"}, {"run-app.js", "batches"}} {
+	for _, args := range [][]string{{"run-protocol.js"}, {"run-worker.js", "each"}, {"run-worker.js", "batches"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			worker := filepath.Join(checkout, "clients/node/build/job/conformance", args[0])
 			allPass(t, conform(t, "standby", nil, append([]string{node, worker}, args[1:]...)...))

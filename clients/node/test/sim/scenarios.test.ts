@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { app } from "../../conformance/app.js";
-import type { work } from "../../conformance/job.js";
+import type { work } from "../../conformance/protocol.js";
+import { jobWorker } from "../../conformance/worker.js";
 import { Connection } from "../../src/connection.js";
 import { options } from "../../src/options.js";
 import { SqliteStores } from "../../src/stores/index.js";
@@ -20,7 +20,7 @@ import { SPEC } from "../spec.js";
 
 const PATIENCE_MS = 30_000; // also where other work is done on the machine
 const SCENARIOS = join(SPEC, "scenarios");
-const JOB = join(import.meta.dirname, "../../conformance/job.js");
+const JOB = join(import.meta.dirname, "../../conformance/protocol.js");
 const CASES = readdirSync(SCENARIOS)
   .filter((name) => name.endsWith(".jsonl"))
   .map((name) => name.replace(".jsonl", ""))
@@ -61,9 +61,9 @@ function scenario(name: string) {
 }
 
 /** The same job with Worker. */
-function appProgram(batches: boolean): Program {
+function workerProgram(batches: boolean): Program {
   return async ({ job, directory, dial, signal }) => {
-    const worker = app({ job, directory, batches });
+    const worker = jobWorker({ job, directory, batches });
     const made = worker[inside].options({ url: "ws://127.0.0.1:1", outside: { dial } });
     const runtime = worker[inside].runtime({
       connect: () => new Connection(made),
@@ -78,8 +78,8 @@ function appProgram(batches: boolean): Program {
 
 const PROGRAMS: Readonly<Record<string, Program>> = {
   "the client": await program(),
-  "a worker that takes records": appProgram(false),
-  "a worker that takes batches": appProgram(true),
+  "a worker that takes records": workerProgram(false),
+  "a worker that takes batches": workerProgram(true),
 };
 
 // Most of the time is waiting.

@@ -13,8 +13,8 @@ import { playProcess } from "../../src/testing/sim/process.js";
 import { SPEC } from "../spec.js";
 
 const PROGRAMS = {
-  "the protocol-level worker": ["worker.js"],
-  "the one written with Worker": ["run-app.js", "each"],
+  "the protocol-level worker": ["run-protocol.js"],
+  "the one written with Worker": ["run-worker.js", "each"],
 };
 const SCENARIOS = join(SPEC, "scenarios");
 const NEEDS_A_WIRE = /^\{"(?:refuse|wire|ping)"|"listen": *"unix"|"proxy": *true|"KILL"|"block /m;

@@ -1,13 +1,13 @@
 /**
  * The conformance job with Worker, as a program.
  *
- * Run by `pillion conformance --level standby -- node clients/node/build/job/conformance/run-app.js each`;
+ * Run by `pillion conformance --level standby -- node clients/node/build/job/conformance/run-worker.js each`;
  * with batches in place of each it takes whole batches.
  */
 
-import { app } from "./app.js";
+import { jobWorker } from "./worker.js";
 
 const { PILLION_CONFORMANCE_DIR: directory = ".", PILLION_CONFORMANCE_JOB: job } = process.env;
 const batches = process.argv[2] === "batches";
 
-await app({ job: job === "tables" ? "tables" : "stateless", directory, batches }).run();
+await jobWorker({ job: job === "tables" ? "tables" : "stateless", directory, batches }).run();
