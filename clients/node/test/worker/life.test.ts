@@ -75,7 +75,7 @@ test("a failing batch is dropped whole", async (t) => {
   const s = await staged(t, it.worker, { commitIntervalMs: 60_000 });
   const task = await s.open("words");
   s.records(task, "words", ...pairs("a"));
-  await s.clock.waiting();
+  await s.waiting();
   s.records(task, "words", ...pairs("b", "fail"));
   const commit = await s.commit();
   assert.deepEqual(rowsOf(commit), { lists: [["k", '["a"]']] });
@@ -88,7 +88,7 @@ test("other tasks commit before the end", async (t) => {
   const s = await staged(t, it.worker, { commitIntervalMs: 60_000 });
   const [one, two] = [await s.open("words", 0), await s.open("words", 1)];
   s.records(one, "words", ...pairs("a"));
-  await s.clock.waiting();
+  await s.waiting();
   s.records(two, "words", ...pairs("fail"));
   assert.equal((await s.commit()).message.task, "words/0");
   await assert.rejects(s.work, HandlerFailed);
@@ -126,11 +126,11 @@ test("stop is bounded, and nothing that a late handler does counts", async (t) =
   const it = new App();
   const [s] = await held(t, it);
   const stopped = it.worker.stop({ timeoutMs: 1000 });
-  await s.clock.waiting();
-  s.clock.move(999);
+  await s.waiting();
+  s.pass(999);
   await s.fake.expectNothing();
   assert.ok(!s.runtime.over);
-  s.clock.move(1);
+  s.pass(1);
   await stopped;
   await s.work;
   it.go.open();

@@ -40,11 +40,11 @@ test("commits wait for the interval", async (t) => {
   const s = await staged(t, it.worker, { commitIntervalMs: 5000 });
   const task = await s.open("words");
   s.records(task, "words", ...pairs("a"));
-  await s.clock.waiting();
+  await s.waiting();
   s.records(task, "words", ...pairs("b"));
   await until(() => it.calls.length === 2);
   await s.fake.expectNothing();
-  s.clock.move(5000);
+  s.pass(5000);
   const commit = await s.commit();
   assert.deepEqual(rowsOf(commit), { lists: [["k", '["a","b"]']] });
   assert.deepEqual(positionsOf(commit), { words: 2 });
@@ -53,14 +53,14 @@ test("commits wait for the interval", async (t) => {
 test("what is done is committed beside a handler that waits", async (t) => {
   const it = new App();
   const [s] = await held(t, it, ["a", "wait", "c"], { commitIntervalMs: 5000 });
-  s.clock.move(5000);
+  s.pass(5000);
   let commit = await s.commit();
   assert.deepEqual(rowsOf(commit), { lists: [["k", '["a"]']] });
   assert.deepEqual(positionsOf(commit), { words: 1 });
   assert.equal(commit.outputs.get("out")?.length, 1);
   it.go.open();
   await until(() => it.calls.length === 3);
-  s.clock.move(5000);
+  s.pass(5000);
   commit = await s.commit();
   assert.deepEqual(rowsOf(commit), { lists: [["k", '["a","wait","c"]']] });
   assert.deepEqual(positionsOf(commit), { words: 3 });
@@ -72,15 +72,15 @@ test("commits beside a handler wait for those before", async (t) => {
   const task = await s.open("words");
   s.records(task, "words", ...pairs("a"));
   await until(() => it.calls.length === 1);
-  s.clock.move(5000);
+  s.pass(5000);
   const first = await s.fake.commit();
   s.records(task, "words", ...pairs("b"));
   await until(() => it.calls.length === 2);
-  s.clock.move(5000);
+  s.pass(5000);
   const second = await s.fake.commit();
   s.records(task, "words", pair("k", "c"), pair("k", "wait"));
   await it.inside.opened;
-  s.clock.move(5000);
+  s.pass(5000);
   await s.fake.expectNothing();
   s.fake.committed(first);
   const third = await s.fake.commit();
@@ -197,15 +197,15 @@ test("every() runs once per task, and commits", async (t) => {
   const s = await staged(t, it.worker);
   await s.open("words", 0);
   await s.open("words", 1);
-  await until(() => s.clock.calls.size === 2);
-  s.clock.move(60_000);
+  await until(() => s.clock.size === 2);
+  s.pass(60_000);
   const commits = [await s.commit(), await s.commit()];
   const found = new Map(commits.map((commit) => [commit.message.task, rowsOf(commit).lists]));
   assert.deepEqual(found.get("words/0"), [["ticks", '["0"]']]);
   assert.deepEqual(found.get("words/1"), [["ticks", '["1"]']]);
   assert.deepEqual(commits.map(positionsOf), [{ words: 0 }, { words: 0 }]);
-  await until(() => s.clock.calls.size === 2);
-  s.clock.move(3_600_000); // late: once, not sixty times
+  await until(() => s.clock.size === 2);
+  s.pass(3_600_000); // late: once, not sixty times
   const late = (commit: FakeCommit) => rowsOf(commit).lists?.[0]?.[1];
   assert.deepEqual(
     new Set([late(await s.commit()), late(await s.commit())]),

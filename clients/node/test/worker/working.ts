@@ -13,7 +13,7 @@ import {
   type FakeWorker,
   type PairInit,
 } from "../../src/testing/index.js";
-import type { Clock, Timer } from "../../src/worker/clock.js";
+import { ManualClock } from "../../src/testing/sim/clock.js";
 import type { Context } from "../../src/worker/context.js";
 import type { SourceTable } from "../../src/worker/declared.js";
 import { inside } from "../../src/worker/inside.js";
@@ -37,41 +37,6 @@ export class Gate {
   readonly opened = new Promise<void>((resolve) => {
     this.open = resolve;
   });
-}
-
-interface Call {
-  readonly when: number;
-  readonly call: () => void;
-}
-
-/** Stands still until it is moved. */
-export class ManualClock implements Clock {
-  #now = 1_000_000;
-  readonly calls = new Set<Call>();
-
-  now(): number {
-    return this.#now;
-  }
-
-  at(when: number, call: () => void): Timer {
-    const made = { when, call };
-    this.calls.add(made);
-    return { cancel: () => this.calls.delete(made) };
-  }
-
-  /** Wait until somebody waits for a time. */
-  waiting(): Promise<void> {
-    return until(() => this.calls.size > 0, "a wait for a time");
-  }
-
-  move(ms: number): void {
-    this.#now += ms;
-    for (const made of [...this.calls].sort((a, b) => a.when - b.when)) {
-      if (made.when <= this.#now && this.calls.delete(made)) {
-        made.call();
-      }
-    }
-  }
 }
 
 export interface StageOptions extends FakeSidecarOptions {
@@ -110,6 +75,19 @@ export class Stage {
     this.fake.records(task, topic, pairs);
   }
 
+  /** Wait until somebody waits for a time. */
+  waiting(): Promise<void> {
+    return until(() => this.clock.size > 0, "a wait for a time");
+  }
+
+  /** Let time pass. */
+  pass(ms: number): void {
+    const to = this.clock.now() + ms;
+    while (this.clock.move(to)) {
+      // and all that is due on the way
+    }
+  }
+
   /** Wait for a commit, and land it. */
   async commit(): Promise<FakeCommit> {
     const commit = await this.fake.commit();
@@ -140,7 +118,7 @@ export async function staged(
     runtime.kill();
     await runtime.ended();
     await sidecar.close();
-    assert.equal(clock.calls.size, 0, "a timer is left");
+    assert.equal(clock.size, 0, "a timer is left");
   });
   return new Stage(worker, await sidecar.accept(), runtime, clock, work);
 }

@@ -16,6 +16,11 @@ export class ManualClock {
     return this.#now;
   }
 
+  /** How many calls are to be made. */
+  get size(): number {
+    return this.#due.length;
+  }
+
   /** When the next call is due; undefined: there is none. */
   get next(): number | undefined {
     return this.#due[0]?.when;
