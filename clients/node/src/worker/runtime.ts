@@ -1,33 +1,29 @@
 /**
- * The runtime: events of the connection to the runners of tasks, until stop or the end.
+ * The runtime: one run of a worker, from its connection until stop or the end.
  *
- * Flow: one loop takes events. Records go to their task's runner, one batch at a time; while a
- * runner is busy, what would change its tables waits in the queue (and with it the sidecar, by
- * credit), but for revoking and lost. Stores are the client's Tables' to keep.
+ * Flow: one loop takes events and has the foreman act on them. Stores are the client's Tables' to
+ * keep.
  *
- * INVARIANT: while a handler runs, nothing but itself changes the tables of its task.
  * INVARIANT: nothing of a run goes on behind it but handlers that do not end, and nothing that they
  * do counts.
  */
 
 import type { Connection } from "../connection.js";
-import { ConnectionLost, ProtocolError, UsageError } from "../errors.js";
+import { ConnectionLost, UsageError } from "../errors.js";
 import type { Event } from "../events.js";
 import { Signal, turn } from "../signal.js";
 import type { Stores } from "../stores/index.js";
 import { Tables } from "../tables.js";
-import type { Task } from "../tasks.js";
 import { asError } from "../thrown.js";
 import type { Clock } from "./clock.js";
-import { Crew, type Loops, type Post } from "./crew.js";
+import { Crew, type Loops } from "./crew.js";
 import type { AnyTable } from "./declared.js";
+import { Foreman } from "./foreman.js";
 import { type Logger, silent } from "./logging.js";
 import { news } from "./news.js";
 import { ReadRows, StoreRows } from "./read-rows.js";
-import { Runner } from "./runner.js";
 import type { Settings, Topology } from "./topology.js";
 import { Whole } from "./whole.js";
-import { Work } from "./work.js";
 
 /** What handlers have to finish what they have in hand. */
 export const STOP_TIMEOUT_MS = 10_000;
@@ -248,8 +244,19 @@ export class Runtime {
   }
 
   async #pump(tables: Tables): Promise<void> {
+    const foreman = new Foreman({
+      topology: this.#topology,
+      settings: this.#settings,
+      clock: this.#clock,
+      logger: this.#logger,
+      tables,
+      crew: this.#crew,
+      whole: this.#whole,
+      ending: () => this.#stopping.fired,
+      failed: (failure) => this.#runnerFailed(failure),
+    });
     while (true) {
-      const event = await tables.next(this.#busy);
+      const event = await tables.next(foreman.busy);
       if (event === null) {
         return;
       }
@@ -257,7 +264,7 @@ export class Runtime {
         watch(event);
       }
       news(event, this.#logger);
-      this.#handle(tables, event);
+      foreman.handle(event);
       if (this.#whole.isReady) {
         this.#ready.fire();
       } else {
@@ -266,149 +273,9 @@ export class Runtime {
     }
   }
 
-  /** Whether an event has to wait for a handler that runs. */
-  readonly #busy = (event: Event): boolean => {
-    switch (event.type) {
-      case "revoking":
-      case "lost":
-      case "assigned":
-      case "waiting":
-      case "restoring":
-        return false;
-      case "reset":
-        if (event.task.role === "global") {
-          return this.#crew.runners.some(({ busy }) => busy);
-        }
-        break;
-      case "records":
-        if (!this.#whole.of(event.task)) {
-          return true;
-        }
-        break;
-      case "restore":
-      case "restored":
-      case "promoted":
-      case "demoted":
-        break;
-    }
-    return this.#crew.at(event.task.name)?.runner.busy ?? false;
-  };
-
-  #handle(tables: Tables, event: Event): void {
-    this.#whole.take(event, tables.conn);
-    switch (event.type) {
-      case "restored":
-        for (const runner of this.#crew.runners) {
-          runner.wake();
-        }
-        this.#begin(tables, event.task);
-        break;
-      case "promoted":
-        this.#lose(event.was);
-        this.#begin(tables, event.task);
-        break;
-      case "demoted":
-        this.#lose(event.was);
-        break;
-      case "records": {
-        const post = this.#crew.of(event.task);
-        if (post?.done === false) {
-          post.runner.give(event.batch);
-        }
-        break;
-      }
-      case "revoking":
-        this.#revoke(tables, event.task);
-        break;
-      case "lost":
-        this.#lose(event.task);
-        break;
-      case "reset":
-        this.#crew.of(event.task)?.runner.forget();
-        break;
-      case "assigned":
-      case "restore":
-      case "restoring":
-      case "waiting":
-        break;
-    }
-  }
-
-  #begin(tables: Tables, task: Task): void {
-    const again = this.#crew.of(task) !== undefined; // whole once more, after a reset
-    if (task.role !== "active" || again || !tables.conn.lives(task)) {
-      return;
-    }
-    const plan = this.#topology.sets.get(task.set);
-    if (plan === undefined) {
-      throw new ProtocolError(
-        `the sidecar assigns a task of the set '${task.set}', which there is none of`,
-      );
-    }
-    const views = this.#whole.opened(tables, task);
-    if (views === null) {
-      return; // a store has failed; lost is on its way
-    }
-    const runner = new Runner({
-      task,
-      plan,
-      work: new Work(task, views, (table) => this.#whole.globals(tables, table.name)),
-      tables,
-      settings: this.#settings,
-      clock: this.#clock,
-      logger: this.#logger,
-      changed: () => this.#changed(),
-      whole: () => this.#whole.of(task),
-    });
-    if (this.#stopping.fired) {
-      runner.end();
-    }
-    this.#crew.begin(runner, (post) => this.#runnerEnded(tables, post));
-  }
-
-  #revoke(tables: Tables, task: Task): void {
-    const post = this.#crew.of(task);
-    if (post === undefined || post.done) {
-      this.#whole.forget(task);
-      tables.release(task);
-      return;
-    }
-    post.revoking = true;
-    post.runner.revoke();
-  }
-
-  #lose(task: Task): void {
-    const post = this.#crew.of(task);
-    if (post !== undefined) {
-      post.runner.lost();
-      this.#crew.leave(post);
-    }
-  }
-
-  #runnerEnded(tables: Tables, post: Post): void {
-    const { task, failure } = post.runner;
-    if (failure !== null) {
-      this.#runnerFailed(failure);
-      return;
-    }
-    if (post.revoking && this.#crew.leave(post)) {
-      this.#whole.forget(task);
-      try {
-        tables.release(task); // also when its last commit has failed: no lost follows then
-      } catch (error) {
-        this.#runnerFailed(asError(error)); // a store's close() has thrown what is no StoreError
-      }
-    }
-    this.#changed();
-  }
-
   #runnerFailed(failure: Error): void {
     this.#failed ??= failure;
     this.stop();
-  }
-
-  #changed(): void {
-    this.#tables?.conn.wake();
   }
 
   #fail(error: unknown): void {
