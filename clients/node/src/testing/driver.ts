@@ -17,10 +17,10 @@ import type { KafkaRecord } from "../worker/records.js";
 import type { Worker } from "../worker/worker.js";
 import { Engine } from "./engine.js";
 import { TIMEOUT_MS } from "./patience.js";
+import { Places } from "./places.js";
 import type { Role } from "./sim/epoch.js";
-import type { Log, Stored } from "./sim/kafka.js";
+import type { Stored } from "./sim/kafka.js";
 import * as moves from "./sim/moves.js";
-import { partitionOf } from "./sim/partitioner.js";
 import { both, decoded } from "./typed.js";
 
 export interface TestDriverOptions {
@@ -77,8 +77,8 @@ export interface Span {
  * stops the worker in order, `using` kills it.
  */
 export class TestDriver implements AsyncDisposable, Disposable {
-  readonly #partitions: number;
   readonly #engine: Engine;
+  readonly #places: Places;
   /** Set where the worker runs. */
   readonly #inside = new AsyncLocalStorage<true>();
   /** The end of the call before. */
@@ -93,8 +93,8 @@ export class TestDriver implements AsyncDisposable, Disposable {
     if (!Number.isSafeInteger(partitions) || partitions < 1) {
       throw new UsageError(`partitions is ${partitions}; use 1 or more`);
     }
-    this.#partitions = partitions;
     this.#engine = new Engine(worker, partitions, stores, timeoutMs);
+    this.#places = new Places(this.#engine.topology, this.#engine.sidecar);
   }
 
   // -- records in
@@ -107,7 +107,7 @@ export class TestDriver implements AsyncDisposable, Disposable {
     options: SendOptions = {},
   ): Promise<void> {
     return this.#settled(() => {
-      const name = this.#source(topic);
+      const name = this.#places.source(topic);
       this.#append(name, ...both(topic, key, value), options);
     });
   }
@@ -119,7 +119,7 @@ export class TestDriver implements AsyncDisposable, Disposable {
     value: Uint8Array | null,
     options: SendOptions = {},
   ): Promise<void> {
-    return this.#settled(() => this.#append(this.#source(topic), key, value, options));
+    return this.#settled(() => this.#append(this.#places.source(topic), key, value, options));
   }
 
   /** Write records in one batch for each partition. */
@@ -130,7 +130,7 @@ export class TestDriver implements AsyncDisposable, Disposable {
   ): Promise<void> {
     const all = [...pairs];
     return this.#settled(() => {
-      const name = this.#source(topic);
+      const name = this.#places.source(topic);
       const options = partition === undefined ? {} : { partition };
       for (const [key, value] of all) {
         this.#append(name, ...both(topic, key, value), options);
@@ -144,7 +144,7 @@ export class TestDriver implements AsyncDisposable, Disposable {
       if (table.kind !== "sourceTable" && table.kind !== "globalTable") {
         throw new UsageError(`${shown(table)} is no source or global table; send() records`);
       }
-      this.#append(this.#topicOf(table), ...both(table, key, value), {});
+      this.#append(this.#places.table(table), ...both(table, key, value), {});
     });
   }
 
@@ -157,12 +157,9 @@ export class TestDriver implements AsyncDisposable, Disposable {
 
   /** The same with offset, timestamp, headers and partition. */
   records<K, V>(output: Output<K, V>): KafkaRecord<K, V>[] {
-    const { topology, sidecar } = this.#engine;
-    if (!has(topology.outputs, output)) {
-      throw new UsageError(`${shown(output)} is no output of this worker`);
-    }
-    return sidecar.kafka.outputs
-      .filter(({ topic }) => topic === output.name)
+    const name = this.#places.output(output);
+    return this.#engine.sidecar.kafka.outputs
+      .filter(({ topic }) => topic === name)
       .map(({ topic, partition = 0, record }) => ({
         key: decoded(output.key, record.key),
         value: decoded(output.value, record.value),
@@ -184,7 +181,7 @@ export class TestDriver implements AsyncDisposable, Disposable {
     table: AnyTable<K, V>,
     { partition }: { readonly partition?: number } = {},
   ): Map<K, V> {
-    const rows = this.#logs(table, partition).flatMap((log) => [...log.rows()]);
+    const rows = this.#places.logs(table, partition).flatMap((log) => [...log.rows()]);
     return new Map(
       rows.map(([key, value]) => [
         table.key.decode(Buffer.from(key, "latin1")),
@@ -198,7 +195,8 @@ export class TestDriver implements AsyncDisposable, Disposable {
     table: Table<K, V, V | undefined>,
     { partition }: { readonly partition?: number } = {},
   ): [key: K, value: V | null][] {
-    return this.#logs(table, partition)
+    return this.#places
+      .logs(table, partition)
       .flatMap(({ records }) => records)
       .flatMap(({ key, value }) =>
         key === null ? [] : [[table.key.decode(Buffer.from(key)), decoded(table.value, value)]],
@@ -360,63 +358,19 @@ export class TestDriver implements AsyncDisposable, Disposable {
     return done;
   }
 
-  #source(topic: Topic<never, never> | Topic<unknown, unknown>): string {
-    const plans = [...this.#engine.topology.sets.values()];
-    if (
-      !plans.some(({ handlers }) => [...handlers.values()].some((each) => each.topic === topic))
-    ) {
-      throw new UsageError(
-        `${shown(topic)} is no source topic of this worker; give what worker.topic() made`,
-      );
-    }
-    return topic.name;
-  }
-
   #append(
     topic: string,
     key: Uint8Array | null,
     value: Uint8Array | null,
-    { partition = partitionOf(key, this.#partitions), headers, timestamp }: SendOptions,
+    { partition = this.#places.partition(key), headers, timestamp }: SendOptions,
   ): void {
-    this.#checkPartition(partition);
+    this.#places.check(partition);
     const record: Stored = { key, value, headers, timestamp };
     this.#engine.dealer.append(topic, partition, record);
   }
 
   #epochs(partition: number): ReturnType<Engine["dealer"]["epochs"]> {
-    this.#checkPartition(partition);
+    this.#places.check(partition);
     return this.#engine.dealer.epochs(partition);
   }
-
-  #checkPartition(partition: number): void {
-    if (!(partition >= 0 && partition < this.#partitions)) {
-      throw new UsageError(`there is no partition ${partition}; there are ${this.#partitions}`);
-    }
-  }
-
-  #logs<K, V>(table: AnyTable<K, V>, partition: number | undefined): Log[] {
-    const topic = this.#topicOf(table);
-    if (partition !== undefined) {
-      this.#checkPartition(partition);
-    }
-    const all = Array.from({ length: this.#partitions }, (_, at) => at);
-    const { kafka } = this.#engine.sidecar;
-    return (partition === undefined ? all : [partition]).map((at) => kafka.log(topic, at));
-  }
-
-  #topicOf<K, V>(table: AnyTable<K, V>): string {
-    const { globals, sets, declaration } = this.#engine.topology;
-    if (!has([...globals, ...[...sets.values()].flatMap(({ tables }) => tables)], table)) {
-      throw new UsageError(`${shown(table)} is no table of this worker`);
-    }
-    if (table.kind !== "table") {
-      return table.topic;
-    }
-    const group = declaration.group || this.#engine.sidecar.settings.group;
-    return table.changelog ?? `${group}-${table.name}-changelog`;
-  }
-}
-
-function has(all: readonly unknown[], what: unknown): boolean {
-  return all.includes(what);
 }
