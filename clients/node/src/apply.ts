@@ -11,7 +11,8 @@
 import { isNull } from "./columns.js";
 import type { Frame } from "./frames.js";
 
-const SLAB = 16 << 10;
+/** Bytes of values that are copied together. */
+export const SLAB = 16 << 10;
 
 /** Set each key, as latin1 text, to its last value; remove it at a tombstone. No key, no row. */
 export function apply(frame: Frame, table: Map<string, Buffer>): void {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SLAB } from "../src/apply.js";
 import { Batch } from "../src/batch.js";
 import { FrameKind } from "../src/codes.js";
 import { type Columns, encode } from "../src/encode.js";
@@ -151,10 +152,10 @@ test("copies of values are their own, and small ones keep no more than a piece o
     0,
     1,
     110,
-    8191,
-    8192,
-    8193,
-    20_000,
+    SLAB - 1,
+    SLAB,
+    SLAB + 1,
+    3 * SLAB,
     3,
     ...Array.from({ length: 300 }, (_, i) => i),
   ];
@@ -168,7 +169,7 @@ test("copies of values are their own, and small ones keep no more than a piece o
     assert.deepEqual(copy ?? null, value);
     if (copy !== undefined && value !== null) {
       assert.notEqual(copy.buffer, found.valueAt(i)?.buffer);
-      assert.ok(copy.buffer.byteLength <= Math.max(8 << 10, value.length));
+      assert.ok(copy.buffer.byteLength <= Math.max(SLAB, value.length));
     }
   }
 });
