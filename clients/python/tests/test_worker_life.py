@@ -319,3 +319,18 @@ async def test_locate_by_key_and_by_partition() -> None:
                 await s.worker.expect(m.Released)
         with pytest.raises(UsageError, match="a key or a partition"):
             await it.app.locate(it.lists)
+
+
+@run
+async def test_located_directly_behind_lost_is_not_here() -> None:
+    it = App()
+    async with staged(it.app) as s:
+        task = await s.open("words", 3)
+        asking = asyncio.create_task(it.app.locate(it.lists, partition=3))
+        question = await s.worker.expect(m.Locate)
+        for partition in range(10, 20):  # they are taken first, one by one
+            await s.worker.assign("words", partition)
+        await s.worker.lose(task)
+        owner = m.Holder("m2", "host:2")
+        await s.worker.send(m.Located(question.id, "words", 3, "words/3", False, owner))
+        assert not (await asking).here

@@ -151,7 +151,8 @@ export class Runtime {
     if (found === undefined || found.revoking || found.done) {
       return false;
     }
-    return this.#whole.of(found.runner.task);
+    const { task } = found.runner;
+    return this.tables.conn.lives(task) && this.#whole.of(task); // lost may be on its way still
   }
 
   /** Whether run() has ended. */

@@ -330,6 +330,26 @@ test("locate by key and by partition", async (t) => {
   }
 });
 
+test("located directly behind lost is not here", async (t) => {
+  const it = new App();
+  const s = await staged(t, it.worker);
+  const task = await s.open("words", 3);
+  const asking = it.worker.locate(it.lists, { partition: 3 });
+  const { id } = await s.fake.expect("locate");
+  s.fake.lose(task);
+  s.fake.send({
+    type: "located",
+    re: id,
+    set: "words",
+    partition: 3,
+    task: "words/3",
+    stale: false,
+    active: { member: "m2", address: "host:2" },
+    standbys: [],
+  });
+  assert.equal((await asking).here, false);
+});
+
 test("options that cannot be", () => {
   const wrong: [object, RegExp][] = [
     [{ commitIntervalMs: -1 }, /commitIntervalMs must be a number from 0 on/],

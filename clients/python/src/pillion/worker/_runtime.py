@@ -121,7 +121,8 @@ class Runtime:
         found = self._running.get(name)
         if found is None or found.revoking or found.loop.done():
             return False
-        return self._whole(found.runner.task)
+        task = found.runner.task
+        return self.tables.conn.lives(task) and self._whole(task)  # lost may be on its way still
 
     @property
     def over(self) -> bool:
