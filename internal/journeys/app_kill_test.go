@@ -72,7 +72,7 @@ func TestAppWorkerKilledInRestore(t *testing.T) {
 	w.kill()
 
 	j.loseDisk()
-	for _, at := range []string{"3 stop", "9 stop"} {
+	for _, at := range []string{"3 stop", "5 stop"} {
 		j.ask("restore", at)
 		w = j.worker(s)
 		w.wait("at", "point", "restore")

@@ -30,7 +30,7 @@ func TestAppShowsBar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j, s := restoring(t)
-			j.ask("restore", "slow 0.2")
+			j.ask("restore", "slow 0.4")
 			env := append(j.env(), "PILLION_URL="+s.url, "PILLION_TOKEN_FILE="+s.token, "APP_BAR="+name, "TERM=xterm", "COLUMNS=200")
 			w := start(t, "worker", env, python(t), script("app_pty.py"), python(t), script(j.program))
 			shown := regexp.MustCompile(bar)
@@ -50,7 +50,7 @@ func TestAppShowsBar(t *testing.T) {
 func TestAppLogsRestoring(t *testing.T) {
 	t.Parallel()
 	j, s := restoring(t)
-	j.ask("restore", "slow 1")
+	j.ask("restore", "slow 2")
 	w := j.worker(s)
 	line := regexp.MustCompile(`INFO pillion: restoring \d+ %: 1 table, .*to go.*, [\d,]+ records, [\d,]+ records/s`)
 	w.waitFor(0, "a line about restoring", func(e entry) bool { return line.MatchString(e.text) })

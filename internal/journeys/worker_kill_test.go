@@ -115,7 +115,7 @@ func TestWorkerKilledDuringRestore(t *testing.T) {
 	w.kill()
 
 	j.loseDisk()
-	j.ask("restore", "190 stop") // some 39 MB: more than the store gathers before it writes
+	j.ask("restore", "114 stop") // some 39 MB: more than the store gathers before it writes
 	w = j.worker(s)
 	w.wait("at", "point", "restore")
 	w.kill()
