@@ -208,13 +208,19 @@ func plainTaking(b *bench, steps []step) []string {
 	return wrong
 }
 
-// zombie: the former owner has written, has sent its positions, and wakes up while it is waited for, or later.
-func zombie(b *bench, steps []step) []string {
-	var wrong findings
+// halfway is the former owner's producer, which has written and sent its positions, and not ended its transaction.
+func (b *bench) halfway() *producer {
 	text := b.formerly(func(*claim) {})
 	p := b.model.newProducer(TransactionalID("g", former))
 	p.produce("g-counts-changelog", 2)
 	p.commitOffset(tp("orders", 1), committed{9, text})
+	return p
+}
+
+// zombie: the former owner has written, has sent its positions, and wakes up while it is waited for, or later.
+func zombie(b *bench, steps []step) []string {
+	var wrong findings
+	p := b.halfway()
 	m := b.exactly(steps)
 	defer m.stop()
 	code, waits := int16(-1), 0
@@ -247,10 +253,7 @@ func zombie(b *bench, steps []step) []string {
 // refusedFence: we lack the right to fence; the former owner ends its transaction some seconds later.
 func refusedFence(b *bench, steps []step) []string {
 	var wrong findings
-	text := b.formerly(func(*claim) {})
-	p := b.model.newProducer(TransactionalID("g", former))
-	p.produce("g-counts-changelog", 2)
-	p.commitOffset(tp("orders", 1), committed{9, text})
+	p := b.halfway()
 	m := b.exactly(steps)
 	defer m.stop()
 	b.model.set(func() { b.model.denied = true })

@@ -28,6 +28,20 @@ type churn struct {
 
 const churnTasks = 4
 
+// disturbing calls each disturbance when it is due, and waits for the group.
+func disturbing(group *sync.WaitGroup, due <-chan struct{}, disturb []func()) {
+	finished := make(chan struct{})
+	go func() { group.Wait(); close(finished) }()
+	for _, each := range disturb {
+		select {
+		case <-due:
+			each()
+		case <-finished:
+		}
+	}
+	<-finished
+}
+
 type churned struct {
 	key string
 	at  Landed
@@ -63,16 +77,7 @@ func (c churn) run(t *testing.T) {
 			}
 		})
 	}
-	finished := make(chan struct{})
-	go func() { group.Wait(); close(finished) }()
-	for _, disturb := range c.disturb {
-		select {
-		case <-due:
-			disturb()
-		case <-finished:
-		}
-	}
-	<-finished
+	disturbing(&group, due, c.disturb)
 	if !t.Failed() {
 		c.check(t, done)
 	}

@@ -105,16 +105,7 @@ func (c *txnChurn) run(t *testing.T) {
 			}
 		})
 	}
-	finished := make(chan struct{})
-	go func() { group.Wait(); close(finished) }()
-	for _, disturb := range c.disturb {
-		select {
-		case <-due:
-			disturb()
-		case <-finished:
-		}
-	}
-	<-finished
+	disturbing(&group, due, c.disturb)
 	took := time.Since(began)
 	t.Logf("%d units in %v, %d lives", churnTasks*c.commits, took, c.lives)
 	c.check(t, fates)

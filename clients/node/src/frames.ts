@@ -8,6 +8,8 @@
  * Parsing checks everything that reading relies on, so that a hostile frame ends in FrameError here
  * and nowhere later:
  *
+ * Columns are walked by number: an iterator of a typed array takes ten times as long.
+ *
  * INVARIANT: after parse() every length is >= 0 and the lengths of a column add up to its blob, so
  * that no read of a column can pass its end.
  */
@@ -89,9 +91,10 @@ export function parse(bytes: Uint8Array): Frame {
   if (headerLengthsAt >= 0) {
     headerLengths = lengths(data, headerLengthsAt, count, headers, "header");
     let start = headersAt;
-    for (const length of headerLengths) {
-      checkHeaders(data, start, start + length);
-      start += length;
+    for (let i = 0; i < count; i++) {
+      const end = start + (headerLengths[i] ?? 0);
+      checkHeaders(data, start, end);
+      start = end;
     }
   }
   const nullValues = nulls(data, nullValuesAt, count, valueLengths);
@@ -212,7 +215,6 @@ function lengths(data: Buffer, at: number, count: number, total: number, what: s
   let sum = 0;
   let signs = 0;
   for (let i = 0; i < count; i++) {
-    // by number: an iterator takes ten times as long
     const length = column[i] ?? 0;
     sum += length;
     signs |= length;
@@ -261,7 +263,8 @@ function checkOffsets(deltas: Int32Array | undefined, count: number, span: numbe
   let last = count - 1;
   if (deltas !== undefined) {
     last = -1;
-    for (const delta of deltas) {
+    for (let i = 0; i < count; i++) {
+      const delta = deltas[i] ?? 0;
       if (delta <= last) {
         throw new FrameError("offsets do not increase", "offset");
       }
